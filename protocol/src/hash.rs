@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::words::debug_as_display;
+
 macro_rules! hash {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -35,14 +37,9 @@ macro_rules! hash {
                 self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
             }
         }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt(self, f)
-            }
-        }
     };
 }
+pub(crate) use hash;
 
 hash!(
     /// What a piece is called: the BLAKE3 hash of its bytes.
@@ -52,3 +49,4 @@ hash!(
     /// What a manifest is called: the BLAKE3 hash of its bytes.
     ManifestId
 );
+debug_as_display!(PieceHash, ManifestId);

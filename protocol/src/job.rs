@@ -1,28 +1,19 @@
 //! What a job is: the constants that every worker of it shares, and what makes two workers compute the same bits.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
+use strum::Display;
 
 use crate::state::StateHash;
 use crate::words::Step;
 
 /// In which order a step's shard gradients are added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Display, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[strum(serialize_all = "lowercase")]
 pub enum Order {
     /// Shard by shard, 0 to K-1: the same bits for every membership (BITS-1).
     Exact,
     /// Ring reduce-scatter and all-gather: the result depends on the membership. Opt-in, and shown as `fast` everywhere.
     Fast,
-}
-
-impl fmt::Display for Order {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Exact => "exact",
-            Self::Fast => "fast",
-        })
-    }
 }
 
 /// The constants of a job. Fixed for its life and equal on every worker.

@@ -11,7 +11,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::MAX_HOLDERS;
-use crate::words::{Generation, Rank, Step};
+use crate::words::{Generation, Rank, Step, debug_as_display};
 
 /// Names a snapshot: the boundary it was taken at, and the generation whose members took it. Later ones are greater.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -28,11 +28,7 @@ impl fmt::Display for SnapshotId {
     }
 }
 
-impl fmt::Debug for SnapshotId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(SnapshotId);
 
 /// One share of a state: the `index`th of `of` runs of its pieces, as even as whole pieces allow. May be empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -1,10 +1,10 @@
 //! What an operator asks of the coordinator, and sees.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use strum::Display;
 
 use crate::checkpoint::DepotId;
 use crate::job::JobSpec;
@@ -213,7 +213,8 @@ pub enum Doing {
 }
 
 /// Where the membership was when something happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Display, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[strum(serialize_all = "lowercase")]
 pub enum Stage {
     /// Waiting for enough workers.
     Gathering,
@@ -225,16 +226,4 @@ pub enum Stage {
     Running,
     /// The job is over.
     Done,
-}
-
-impl fmt::Display for Stage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Gathering => "gathering",
-            Self::Halting => "halting",
-            Self::Forming => "forming",
-            Self::Running => "running",
-            Self::Done => "done",
-        })
-    }
 }

@@ -7,6 +7,50 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+/// Values that print for a debugger as they do for people: they are short.
+macro_rules! debug_as_display {
+    ($($name:ty),+) => {
+        $(impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        })+
+    };
+}
+pub(crate) use debug_as_display;
+
+/// A number that is drawn at random, and prints in hexadecimal.
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub struct $name(u64);
+
+        impl $name {
+            /// The one with this number.
+            #[must_use]
+            pub const fn new(value: u64) -> Self {
+                Self(value)
+            }
+
+            /// The bare number.
+            #[must_use]
+            pub const fn get(self) -> u64 {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{:016x}"), self.0)
+            }
+        }
+
+        $crate::words::debug_as_display!($name);
+    };
+}
+pub(crate) use id;
+
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
         $(#[$doc])*
@@ -48,11 +92,7 @@ macro_rules! number {
             }
         }
 
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt(self, f)
-            }
-        }
+        debug_as_display!($name);
     };
 }
 
@@ -70,6 +110,12 @@ number!(
 );
 
 impl Rank {
+    /// The rank of the member at `index` of a list of members.
+    #[must_use]
+    pub fn at(index: usize) -> Self {
+        Self(u32::try_from(index).unwrap_or(u32::MAX))
+    }
+
     /// This rank as an index into a list of members.
     #[must_use]
     pub const fn index(self) -> usize {
@@ -125,41 +171,11 @@ impl fmt::Display for Generation {
     }
 }
 
-impl fmt::Debug for Generation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// A process that computes shards. The id is new with every incarnation of the process.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct WorkerId(u64);
-
-impl WorkerId {
-    /// The worker with this number; the agent, or the person, that starts a worker draws it at random.
-    #[must_use]
-    pub const fn new(value: u64) -> Self {
-        Self(value)
-    }
-
-    /// The bare number.
-    #[must_use]
-    pub const fn get(self) -> u64 {
-        self.0
-    }
-}
-
-impl fmt::Display for WorkerId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "w{:016x}", self.0)
-    }
-}
-
-impl fmt::Debug for WorkerId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+id!(
+    /// A process that computes shards. The id is new with every incarnation of the process: the agent, or the person, that starts it draws it
+    /// at random.
+    WorkerId, "w"
+);
 
 /// One training run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -182,12 +198,6 @@ impl JobId {
 impl fmt::Display for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for JobId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 
@@ -291,12 +301,6 @@ impl fmt::Display for ShardRange {
     }
 }
 
-impl fmt::Debug for ShardRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 /// How long a worker takes for the gradient of one shard, waiting not counted. In microseconds: what is faster counts as one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Pace(NonZeroU32);
@@ -329,11 +333,7 @@ impl fmt::Display for Pace {
     }
 }
 
-impl fmt::Debug for Pace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(Generation, JobId, ShardRange, Pace);
 
 /// How many there are, in words: `1 worker`, `2 workers`.
 #[must_use]

@@ -13,7 +13,7 @@ use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past, Su
 use sardana_net::enrol::Registrar;
 use sardana_net::trust::{Authority, Role};
 use sardana_protocol::membership::{Balance, JobEvent, Saves, WorkerEvent};
-use sardana_protocol::messages::{DepotMessage, Told, Trailer};
+use sardana_protocol::messages::{DepotMessage, Trailer};
 use sardana_protocol::words::{Generation, Step};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -135,7 +135,7 @@ impl Site {
             let credentials = authority.issue(Role::Checkpoint, depot.get())?;
             let holds = DepotMessage::Holds {
                 heads: kept_heads(kept, shards),
-                told: Told::All,
+                is_last: true,
                 unreadable: vec![],
             };
             let connected = depot_comes(depot, credentials, coordinator, holds, Arc::clone(&self.traffic)).await?;

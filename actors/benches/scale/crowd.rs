@@ -14,7 +14,7 @@ use sardana_protocol::membership::{
     Balance, CheckpointEvent, Command, Config, Contents, DepotEvent, Event, GenerationEvent, JobEvent, Loss, Membership,
     Saves,
 };
-use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, DepotOrder, Told, Trailer, WorkerMessage};
+use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, DepotOrder, Trailer, WorkerMessage};
 use sardana_protocol::words::{Incarnation, Step, WorkerId};
 use sardana_storage::manifest::{encode as encode_manifest, head_of, key_of};
 use serde::Serialize;
@@ -130,7 +130,7 @@ impl Crowd {
             self.events.push_back(Event::Depot { depot, event: arrived });
             let holds = DepotMessage::Holds {
                 heads: kept_heads(kept, self.job.shards),
-                told: Told::All,
+                is_last: true,
                 unreadable: vec![],
             };
             self.depot_says(depot, holds)?;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestKey, Placing};
-use sardana_protocol::messages::{DepotMessage, Told};
+use sardana_protocol::messages::DepotMessage;
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::{Incarnation, few};
 use sardana_storage::manifest;
@@ -194,16 +194,22 @@ impl Keeper {
         let lacking = heads.iter().any(|head| head.condition == Condition::Lacking);
         self.lacking.store(lacking, Ordering::Relaxed);
         for chunk in heads.chunks(HEADS_TOLD) {
-            let (heads, told, unreadable) = (chunk.to_vec(), Told::More, Vec::new());
-            self.say(DepotMessage::Holds { heads, told, unreadable });
+            self.say(DepotMessage::Holds {
+                heads: chunk.to_vec(),
+                is_last: false,
+                unreadable: Vec::new(),
+            });
         }
         let mut chunks = unreadable.chunks(HEADS_TOLD).peekable();
         loop {
             let unreadable = chunks.next().unwrap_or_default().to_vec();
-            let (heads, last) = (Vec::new(), chunks.peek().is_none());
-            let told = if last { Told::All } else { Told::More };
-            self.say(DepotMessage::Holds { heads, told, unreadable });
-            if last {
+            let is_last = chunks.peek().is_none();
+            self.say(DepotMessage::Holds {
+                heads: Vec::new(),
+                is_last,
+                unreadable,
+            });
+            if is_last {
                 return;
             }
         }

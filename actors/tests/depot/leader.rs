@@ -12,7 +12,7 @@ use sardana_net::trust::{Authority, PeerIdentity, Role, RotatingCredentials};
 use sardana_net::wire::limits::CONTROL_FRAME_BYTES;
 use sardana_net::wire::{read_frame, write_frame};
 use sardana_protocol::checkpoint::{DepotAddress, Head, Manifest, ManifestKey, Part};
-use sardana_protocol::messages::{DepotHello, DepotMessage, DepotOrder, Greeting, Hello, Told};
+use sardana_protocol::messages::{DepotHello, DepotMessage, DepotOrder, Greeting, Hello};
 use sardana_protocol::words::{Incarnation, Step};
 
 use crate::site::{JOB, LOOPBACK, WORKER, encoded, soon};
@@ -97,9 +97,9 @@ impl Session {
         let mut held = Vec::new();
         loop {
             match self.hear().await {
-                DepotMessage::Holds { heads, told, .. } => {
+                DepotMessage::Holds { heads, is_last, .. } => {
                     held.extend(heads);
-                    if told == Told::All {
+                    if is_last {
                         return held;
                     }
                 }

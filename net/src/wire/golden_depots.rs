@@ -4,7 +4,7 @@ use sardana_protocol::checkpoint::{
     Condition, DepotAddress, DepotId, Head, ManifestId, ManifestKey, Part, PieceHash, Placing,
 };
 use sardana_protocol::messages::{
-    CoordinatorMessage, DepotHello, DepotMessage, DepotOrder, Hello, MemberAddress, Peer, Restore, Save, Told, WorkerMessage,
+    CoordinatorMessage, DepotHello, DepotMessage, DepotOrder, Hello, MemberAddress, Peer, Restore, Save, WorkerMessage,
 };
 use sardana_protocol::state::{StateHash, StateSize};
 use sardana_protocol::words::{Generation, Incarnation, JobId, Rank, Step, WorkerId};
@@ -68,7 +68,7 @@ fn what_is_said_of_writing() {
         state: StateSize { pieces: 9, bytes: 900 },
         start: 4,
         pieces: vec![piece(0xdd)],
-        told: Told::All,
+        is_last: true,
     };
     let (one, two) = ("cc".repeat(32), "dd".repeat(32));
     golden(&saved, &format!("09 0107 09 02 03 fb2c01 01 {one} 09 fb8403 04 01 {two} 01"));
@@ -137,11 +137,15 @@ fn head_text(condition: &str) -> String {
 
 #[test]
 fn what_a_depot_says() {
-    let holds = |heads, told, unreadable| DepotMessage::Holds { heads, told, unreadable };
-    golden(&holds(vec![], Told::More, vec![]), "00 00 00 00");
+    let holds = |heads, is_last, unreadable| DepotMessage::Holds {
+        heads,
+        is_last,
+        unreadable,
+    };
+    golden(&holds(vec![], false, vec![]), "00 00 00 00");
     let heads = vec![head(Condition::Whole), head(Condition::Lacking)];
     let text = format!("00 02 {} {} 01 01 {}", head_text("00"), head_text("01"), key_text());
-    golden(&holds(heads, Told::All, vec![key()]), &text);
+    golden(&holds(heads, true, vec![key()]), &text);
     golden(&DepotMessage::Deleted { key: key() }, &format!("01 {}", key_text()));
     let committed = DepotMessage::Committed {
         snapshot: SNAPSHOT,

@@ -6,9 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::fmt::Display;
-
-use crate::job::{Fingerprint, JobIdentity, JobSpec};
+use crate::job::{JobIdentity, JobSpec};
 use crate::limits::{MAX_AUXILIARY, MAX_LIVES_AHEAD, MAX_SHARDS, MAX_STEPS, MAX_TEXT_BYTES, MAX_WORKERS};
 use crate::memory::{Demand, TooLittle};
 use crate::messages::{Bounds, Call, Senseless, Sensible, WorkerHello};
@@ -187,80 +185,66 @@ impl From<Senseless> for Refusal {
     }
 }
 
+/// What must be equal, and what to do where it is not: in the order of [`parts_of`].
+const PARTS: [(&str, &str); 14] = {
+    const SETTINGS: &str = "give every worker the same settings";
+    const BUILD: &str = "run the same build everywhere";
+    [
+        ("the job's name", SETTINGS),
+        ("the seed", SETTINGS),
+        ("the number of shards", SETTINGS),
+        ("the number of steps", SETTINGS),
+        ("the number of samples", "give every worker the same data"),
+        ("the batch size", SETTINGS),
+        ("the order of addition", SETTINGS),
+        ("the model (names, dtypes, shapes)", "give every worker the same model"),
+        ("the device", "run every worker on the same kind of device"),
+        ("the processor", "use machines with the same vector extensions"),
+        ("the set of libraries", BUILD),
+        ("the program", BUILD),
+        ("the initial state", "make the initial state from the job's seed alone"),
+        (
+            "the probe (one gradient and one update of the initial state)",
+            "this machine computes other bits: leave it out or find out why",
+        ),
+    ]
+};
+
+/// Each part of an identity, as people read it.
+fn parts_of(identity: &JobIdentity) -> [String; PARTS.len()] {
+    let JobIdentity {
+        spec,
+        state_zero,
+        fingerprint: print,
+    } = identity;
+    [
+        spec.name.clone(),
+        spec.seed.to_string(),
+        spec.shards.to_string(),
+        spec.steps.to_string(),
+        spec.samples.to_string(),
+        spec.batch.to_string(),
+        spec.order.to_string(),
+        print.tensors.to_string(),
+        print.device.clone(),
+        print.processor.clone(),
+        print.libraries.clone(),
+        print.program.to_string(),
+        state_zero.to_string(),
+        print.probe.to_string(),
+    ]
+}
+
 fn same_identity(expected: &JobIdentity, found: &JobIdentity) -> Result<(), Refusal> {
-    same_spec(&expected.spec, &found.spec)?;
-    same_fingerprint(&expected.fingerprint, &found.fingerprint)?;
-    same(
-        "the initial state",
-        &expected.state_zero,
-        &found.state_zero,
-        "make the initial state from the job's seed alone",
-    )?;
-    same(
-        "the probe (one gradient and one update of the initial state)",
-        &expected.fingerprint.probe,
-        &found.fingerprint.probe,
-        "this machine computes other bits: leave it out or find out why",
-    )
-}
-
-fn same_spec(expected: &JobSpec, found: &JobSpec) -> Result<(), Refusal> {
-    const REMEDY: &str = "give every worker the same settings";
-    same("the job's name", &expected.name, &found.name, REMEDY)?;
-    same("the seed", &expected.seed, &found.seed, REMEDY)?;
-    same("the number of shards", &expected.shards, &found.shards, REMEDY)?;
-    same("the number of steps", &expected.steps, &found.steps, REMEDY)?;
-    same(
-        "the number of samples",
-        &expected.samples,
-        &found.samples,
-        "give every worker the same data",
-    )?;
-    same("the batch size", &expected.batch, &found.batch, REMEDY)?;
-    same("the order of addition", &expected.order, &found.order, REMEDY)
-}
-
-fn same_fingerprint(expected: &Fingerprint, found: &Fingerprint) -> Result<(), Refusal> {
-    same(
-        "the model (names, dtypes, shapes)",
-        &expected.tensors,
-        &found.tensors,
-        "give every worker the same model",
-    )?;
-    same(
-        "the device",
-        &expected.device,
-        &found.device,
-        "run every worker on the same kind of device",
-    )?;
-    same(
-        "the processor",
-        &expected.processor,
-        &found.processor,
-        "use machines with the same vector extensions",
-    )?;
-    same(
-        "the set of libraries",
-        &expected.libraries,
-        &found.libraries,
-        "run the same build everywhere",
-    )?;
-    same(
-        "the program",
-        &expected.program,
-        &found.program,
-        "run the same build everywhere",
-    )
-}
-
-fn same<T: PartialEq + Display>(what: &'static str, expected: &T, found: &T, remedy: &'static str) -> Result<(), Refusal> {
-    if expected == found {
-        return Ok(());
-    }
-    Err(Refusal::Differs {
-        what,
-        expected: expected.to_string(),
-        found: found.to_string(),
-        remedy,
+    let both = parts_of(expected).into_iter().zip(parts_of(found));
+    let mut parts = PARTS.into_iter().zip(both);
+    let different = parts.find(|(_, (expected, found))| expected != found);
+    different.map_or(Ok(()), |((what, remedy), (expected, found))| {
+        Err(Refusal::Differs {
+            what,
+            expected,
+            found,
+            remedy,
+        })
     })
 }

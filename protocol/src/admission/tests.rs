@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use super::*;
-use crate::job::Order;
+use crate::job::{Fingerprint, Order};
 use crate::memory::GradientMemory;
 use crate::messages::{Introduction, Standing, Tally};
 use crate::state::StateHash;
@@ -11,13 +11,15 @@ use crate::words::{Step, WorkerId};
 
 const GRADIENT: u64 = 1 << 30;
 
+const JOB: JobId = JobId::new([1; 16]);
+
 /// Makes one part of a hello differ.
 type Change = fn(&mut WorkerHello, StateHash);
 
 fn hello() -> WorkerHello {
     let hash = StateHash::of(b"x");
     WorkerHello {
-        job: JobId::new([1; 16]),
+        job: JOB,
         worker: WorkerId::new(1),
         identity: JobIdentity {
             spec: JobSpec {
@@ -67,6 +69,7 @@ fn hello() -> WorkerHello {
 fn each_part_of_the_identity_is_compared_and_named() {
     let job = hello();
     let other = StateHash::of(b"y");
+    let admitted = |identity, found: &WorkerHello| admit(JOB, identity, Generation::NONE, Acquaintance::None, found);
     let changes: Vec<(&str, Change)> = vec![
         ("name", |h, _| h.identity.spec.name = "other".to_owned()),
         ("seed", |h, _| h.identity.spec.seed = 2),
@@ -86,19 +89,14 @@ fn each_part_of_the_identity_is_compared_and_named() {
     for (name, change) in changes {
         let mut found = hello();
         change(&mut found, other);
-        let refusal = admit(job.job, Some(&job.identity), Generation::NONE, Acquaintance::None, &found)
-            .unwrap_err()
-            .to_string();
+        let refusal = admitted(Some(&job.identity), &found).unwrap_err().to_string();
         assert!(
             refusal.contains(name) && refusal.contains("expected") && refusal.contains("found"),
             "{name}: {refusal}"
         );
     }
-    assert_eq!(
-        admit(job.job, Some(&job.identity), Generation::NONE, Acquaintance::None, &hello()),
-        Ok(())
-    );
-    assert_eq!(admit(job.job, None, Generation::NONE, Acquaintance::None, &hello()), Ok(()));
+    assert_eq!(admitted(Some(&job.identity), &hello()), Ok(()));
+    assert_eq!(admitted(None, &hello()), Ok(()));
 }
 
 #[test]
@@ -106,25 +104,23 @@ fn another_job_and_senseless_hellos_are_refused() {
     let refused = |change: fn(&mut WorkerHello)| {
         let mut found = hello();
         change(&mut found);
-        admit(JobId::new([1; 16]), None, Generation::NONE, Acquaintance::None, &found).unwrap_err()
+        admit(JOB, None, Generation::NONE, Acquaintance::None, &found).unwrap_err()
     };
     assert!(matches!(refused(|h| h.job = JobId::new([2; 16])), Refusal::OtherJob { .. }));
-    assert!(matches!(refused(|h| h.shard_capacity = 0), Refusal::Senseless { .. }));
-    assert!(matches!(refused(|h| h.memory.gradient = 0), Refusal::Senseless { .. }));
-    assert!(matches!(refused(|h| h.memory.gradient = u64::MAX), Refusal::Senseless { .. }));
-    assert!(matches!(refused(|h| h.identity.spec.shards = 0), Refusal::Senseless { .. }));
-    assert!(matches!(
-        refused(|h| h.identity.spec.shards = u32::MAX),
-        Refusal::Senseless { .. }
-    ));
-    assert!(matches!(
-        refused(|h| h.introduction.standing.step = Step::new(11)),
-        Refusal::Senseless { .. }
-    ));
-    assert!(matches!(
-        refused(|h| h.introduction.generation = Generation::NONE.next()),
-        Refusal::Fenced { .. }
-    ));
+    let senseless: [fn(&mut WorkerHello); 6] = [
+        |h| h.shard_capacity = 0,
+        |h| h.memory.gradient = 0,
+        |h| h.memory.gradient = u64::MAX,
+        |h| h.identity.spec.shards = 0,
+        |h| h.identity.spec.shards = u32::MAX,
+        |h| h.introduction.standing.step = Step::new(11),
+    ];
+    for change in senseless {
+        let refusal = refused(change);
+        assert!(matches!(refusal, Refusal::Senseless { .. }), "{refusal}");
+    }
+    let fenced = refused(|h| h.introduction.generation = Generation::NONE.next());
+    assert!(matches!(fenced, Refusal::Fenced { .. }));
 }
 
 #[test]
@@ -158,7 +154,7 @@ fn who_was_greeted_by_another_life_of_the_same_number_fences_this_one() {
         let mut found = hello();
         found.introduction.incarnation = Incarnation::new(incarnation);
         found.introduction.generation = generation;
-        admit(JobId::new([1; 16]), None, newest, acquaintance, &found)
+        admit(JOB, None, newest, acquaintance, &found)
     };
     let fenced = Err(Refusal::Fenced { own, by: own });
     let older = Generation::new(Incarnation::new(2), 9);
@@ -166,16 +162,20 @@ fn who_was_greeted_by_another_life_of_the_same_number_fences_this_one() {
     assert_eq!(says(3, older, Acquaintance::None), fenced);
     assert_eq!(says(2, newest, Acquaintance::None), fenced);
     assert_eq!(says(2, older, Acquaintance::None), Ok(()), "it comes from an earlier life");
-    assert_eq!(says(0, Generation::NONE, Acquaintance::None), Ok(()), "it knows nobody");
+    assert_eq!(
+        says(0, Generation::NONE, Acquaintance::None),
+        Ok(()),
+        "it knows no coordinator"
+    );
 }
 
 /// Else no life could ever be above it, and the job could not go on.
 #[test]
-fn a_number_that_no_coordinator_can_have_fences_nobody() {
+fn a_number_that_no_coordinator_can_have_fences_none() {
     let says = |incarnation| {
         let mut found = hello();
         found.introduction.incarnation = Incarnation::new(incarnation);
-        admit(JobId::new([1; 16]), None, Generation::NONE, Acquaintance::None, &found).unwrap_err()
+        admit(JOB, None, Generation::NONE, Acquaintance::None, &found).unwrap_err()
     };
     assert!(matches!(says(MAX_LIVES_AHEAD), Refusal::Fenced { .. }));
     for found in [MAX_LIVES_AHEAD + 1, u64::MAX] {

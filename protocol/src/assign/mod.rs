@@ -93,7 +93,7 @@ pub fn steady(order: Order, shards: u32, means: &[Means]) -> Result<Vec<Visit>, 
         .enumerate()
         .map(|(rank, quota)| {
             let visit = Visit {
-                rank: rank_of(rank),
+                rank: Rank::at(rank),
                 shards: ShardRange::new(next, next + quota),
             };
             next += quota - u32::from(quota > 0 && bites(Bug::OverlappingShards));
@@ -202,7 +202,7 @@ fn visits(owner: &[Option<usize>], ranks: usize) -> Vec<Visit> {
         match visits.last_mut() {
             Some(last) if last.rank.index() == rank => last.shards = ShardRange::new(last.shards.start(), shard + 1),
             Some(_) | None => visits.push(Visit {
-                rank: rank_of(rank),
+                rank: Rank::at(rank),
                 shards: ShardRange::one(shard),
             }),
         }
@@ -210,7 +210,7 @@ fn visits(owner: &[Option<usize>], ranks: usize) -> Vec<Visit> {
     let end = u32::try_from(owner.len()).expect("shards are counted in u32");
     let idle = seen.iter().enumerate().filter(|(_, seen)| !**seen);
     visits.extend(idle.map(|(rank, _)| Visit {
-        rank: rank_of(rank),
+        rank: Rank::at(rank),
         shards: ShardRange::new(end, end),
     }));
     visits
@@ -254,10 +254,6 @@ fn paces(means: &[Means]) -> Vec<Pace> {
     // Where none is known, any will do.
     let usual = median.unwrap_or(Pace::new(Duration::ZERO));
     means.iter().map(|means| means.pace.unwrap_or(usual)).collect()
-}
-
-fn rank_of(index: usize) -> Rank {
-    Rank::new(u32::try_from(index).expect("ranks are counted in u32"))
 }
 
 #[cfg(test)]

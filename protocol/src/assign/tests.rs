@@ -4,46 +4,49 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn ranges(visits: &[Visit]) -> Vec<(u32, String)> {
-    visits
-        .iter()
-        .map(|visit| (visit.rank.get(), visit.shards.to_string()))
-        .collect()
+/// Visits in words that are short enough to compare.
+fn words(visits: Result<Vec<Visit>, NoRoom>) -> Result<String, NoRoom> {
+    let word = |visit: &Visit| format!("{} {}", visit.rank, visit.shards);
+    visits.map(|visits| visits.iter().map(word).collect::<Vec<_>>().join(", "))
 }
 
-fn named(expected: &[(u32, &str)]) -> Vec<(u32, String)> {
-    expected.iter().map(|&(rank, range)| (rank, range.to_owned())).collect()
+#[track_caller]
+fn assert_steady(order: Order, shards: u32, means: &[Means], expected: &str) {
+    assert_eq!(words(steady(order, shards, means)).as_deref(), Ok(expected));
+}
+
+#[track_caller]
+fn assert_retry(shards: u32, seats: &[Seat], expected: &str) {
+    assert_eq!(words(retry(Order::Exact, shards, seats)).as_deref(), Ok(expected));
+}
+
+/// It keeps these ranges of shards.
+fn seat(means: Means, kept: &[(u32, u32)]) -> Seat {
+    let kept = kept.iter().map(|&(start, end)| ShardRange::new(start, end)).collect();
+    Seat { means, kept }
 }
 
 fn room_for(capacity: u32) -> Means {
-    let pieces = u32::MAX;
     Means {
         capacity,
-        pieces,
+        pieces: u32::MAX,
         pace: None,
     }
 }
 
 fn paced(capacity: u32, millis: u64) -> Means {
-    let pace = Some(Pace::new(Duration::from_millis(millis)));
-    let pieces = u32::MAX;
-    Means { capacity, pieces, pace }
+    Means {
+        pace: Some(Pace::new(Duration::from_millis(millis))),
+        ..room_for(capacity)
+    }
 }
 
 #[test]
 fn steady_is_even_and_respects_memory() {
-    assert_eq!(
-        ranges(&steady(Order::Exact, 8, &[9, 9, 9].map(room_for)).unwrap()),
-        named(&[(0, "0..3"), (1, "3..6"), (2, "6..8")])
-    );
-    assert_eq!(
-        ranges(&steady(Order::Exact, 8, &[9, 1, 9].map(room_for)).unwrap()),
-        named(&[(0, "0..4"), (1, "4..5"), (2, "5..8")])
-    );
-    assert_eq!(
-        ranges(&steady(Order::Exact, 2, &[4, 4, 4, 0].map(room_for)).unwrap()),
-        named(&[(0, "0..1"), (1, "1..2"), (2, "2..2"), (3, "2..2")])
-    );
+    assert_steady(Order::Exact, 8, &[9, 9, 9].map(room_for), "r0 0..3, r1 3..6, r2 6..8");
+    assert_steady(Order::Exact, 8, &[9, 1, 9].map(room_for), "r0 0..4, r1 4..5, r2 5..8");
+    let with_spares = "r0 0..1, r1 1..2, r2 2..2, r3 2..2";
+    assert_steady(Order::Exact, 2, &[4, 4, 4, 0].map(room_for), with_spares);
     assert_eq!(
         steady(Order::Exact, 8, &[3, 4].map(room_for)),
         Err(NoRoom { room: 7, shards: 8 })
@@ -52,53 +55,33 @@ fn steady_is_even_and_respects_memory() {
 
 #[test]
 fn the_fast_get_more_as_far_as_they_have_memory() {
-    let all = steady(Order::Exact, 24, &[paced(24, 10), paced(24, 40)]).unwrap();
-    assert_eq!(ranges(&all), named(&[(0, "0..20"), (1, "20..24")]));
-    assert_eq!(slowest(&all, &[paced(24, 10), paced(24, 40)]), Duration::from_millis(200));
-    let some = steady(Order::Exact, 24, &[paced(15, 10), paced(24, 40)]).unwrap();
-    assert_eq!(ranges(&some), named(&[(0, "0..15"), (1, "15..24")]));
+    let fast_and_slow = [paced(24, 10), paced(24, 40)];
+    assert_steady(Order::Exact, 24, &fast_and_slow, "r0 0..20, r1 20..24");
+    let all = steady(Order::Exact, 24, &fast_and_slow).unwrap();
+    assert_eq!(slowest(&all, &fast_and_slow), Duration::from_millis(200));
+    assert_steady(Order::Exact, 24, &[paced(15, 10), paced(24, 40)], "r0 0..15, r1 15..24");
     // A rank that would hold all up keeps a shard, by which it is measured.
-    let one = steady(Order::Exact, 4, &[paced(4, 1_000), paced(4, 1)]).unwrap();
-    assert_eq!(ranges(&one), named(&[(0, "0..1"), (1, "1..4")]));
+    assert_steady(Order::Exact, 4, &[paced(4, 1_000), paced(4, 1)], "r0 0..1, r1 1..4");
     // A rank that has told nothing is like the others.
-    let new = steady(Order::Exact, 9, &[paced(9, 10), paced(9, 40), room_for(9)]).unwrap();
-    assert_eq!(ranges(&new), named(&[(0, "0..4"), (1, "4..5"), (2, "5..9")]));
+    let one_is_new = [paced(9, 10), paced(9, 40), room_for(9)];
+    assert_steady(Order::Exact, 9, &one_is_new, "r0 0..4, r1 4..5, r2 5..9");
 }
 
 #[test]
 fn a_retry_leaves_gradients_where_they_are() {
-    let seat = |kept: &[(u32, u32)]| Seat {
-        means: room_for(8),
-        kept: kept.iter().map(|&(a, b)| ShardRange::new(a, b)).collect(),
-    };
+    let keep = |kept: [(u32, u32); 3]| kept.map(|kept| seat(room_for(8), &[kept]));
     // Rank 1 of four died: its two shards go to two of the survivors, no other shard moves.
-    let visits = retry(Order::Exact, 8, &[seat(&[(0, 2)]), seat(&[(4, 6)]), seat(&[(6, 8)])]).unwrap();
-    assert_eq!(ranges(&visits), named(&[(0, "0..3"), (1, "3..6"), (2, "6..8")]));
+    assert_retry(8, &keep([(0, 2), (4, 6), (6, 8)]), "r0 0..3, r1 3..6, r2 6..8");
     // Rank 0 of four died: the others are visited twice.
-    let visits = retry(Order::Exact, 8, &[seat(&[(2, 4)]), seat(&[(4, 6)]), seat(&[(6, 8)])]).unwrap();
-    assert_eq!(
-        ranges(&visits),
-        named(&[(0, "0..1"), (1, "1..2"), (0, "2..4"), (1, "4..6"), (2, "6..8")])
-    );
+    let twice = "r0 0..1, r1 1..2, r0 2..4, r1 4..6, r2 6..8";
+    assert_retry(8, &keep([(2, 4), (4, 6), (6, 8)]), twice);
 }
 
 #[test]
 fn in_a_retry_the_fast_compute_what_is_missing() {
-    let seat = |millis, kept| Seat {
-        means: paced(24, millis),
-        kept: vec![kept],
-    };
     // The third of three died, with the last seven shards. The slow one has fewer by far, and yet gets only one of them.
-    let visits = retry(
-        Order::Exact,
-        25,
-        &[seat(10, ShardRange::new(0, 14)), seat(40, ShardRange::new(14, 18))],
-    )
-    .unwrap();
-    assert_eq!(
-        ranges(&visits),
-        named(&[(0, "0..14"), (1, "14..18"), (0, "18..24"), (1, "24..25")])
-    );
+    let seats = [seat(paced(24, 10), &[(0, 14)]), seat(paced(24, 40), &[(14, 18)])];
+    assert_retry(25, &seats, "r0 0..14, r1 14..18, r0 18..24, r1 24..25");
 }
 
 fn scarce(pieces: u32) -> Means {
@@ -107,21 +90,11 @@ fn scarce(pieces: u32) -> Means {
 
 #[test]
 fn the_first_rank_computes_what_the_others_cannot_hold() {
-    let few = [4, 4, 4].map(scarce);
-    assert_eq!(
-        ranges(&steady(Order::Exact, 24, &few).unwrap()),
-        named(&[(0, "0..16"), (1, "16..20"), (2, "20..24")])
-    );
-    assert_eq!(
-        ranges(&steady(Order::Exact, 99, &[scarce(1)]).unwrap()),
-        named(&[(0, "0..99")])
-    );
+    assert_steady(Order::Exact, 24, &[4, 4, 4].map(scarce), "r0 0..16, r1 16..20, r2 20..24");
+    assert_steady(Order::Exact, 99, &[scarce(1)], "r0 0..99");
     // Where all have room for even ranges it is no exception, and in fast order no worker keeps gradients apart.
     for (order, means) in [(Order::Exact, [8, 8, 8]), (Order::Fast, [1, 1, 1])] {
-        assert_eq!(
-            ranges(&steady(order, 24, &means.map(scarce)).unwrap()),
-            named(&[(0, "0..8"), (1, "8..16"), (2, "16..24")])
-        );
+        assert_steady(order, 24, &means.map(scarce), "r0 0..8, r1 8..16, r2 16..24");
     }
     // What a person has set binds all.
     let set = Means {
@@ -134,24 +107,17 @@ fn the_first_rank_computes_what_the_others_cannot_hold() {
 
 #[test]
 fn a_retry_is_none_where_memory_does_not_hold_what_is_kept_and_what_is_missing() {
-    let seat = |pieces, kept: &[(u32, u32)]| Seat {
-        means: scarce(pieces),
-        kept: kept.iter().map(|&(a, b)| ShardRange::new(a, b)).collect(),
-    };
     // The last of three died: its shards are pieces of their own, and the running sum is one.
-    let running = seat(4, &[(0, 16)]);
-    let visits = retry(Order::Exact, 20, &[running.clone(), seat(4, &[(16, 17), (17, 18)])]).unwrap();
-    assert_eq!(ranges(&visits), named(&[(0, "0..16"), (1, "16..20")]));
-    assert!(retry(Order::Exact, 24, &[running.clone(), seat(4, &[(16, 17), (17, 18)])]).is_err());
-    assert_eq!(
-        retry(Order::Exact, 19, std::slice::from_ref(&running)).map(|visits| ranges(&visits)),
-        Ok(named(&[(0, "0..19")]))
-    );
+    let running = seat(scarce(4), &[(0, 16)]);
+    let both = [running.clone(), seat(scarce(4), &[(16, 17), (17, 18)])];
+    assert_retry(20, &both, "r0 0..16, r1 16..20");
+    assert!(retry(Order::Exact, 24, &both).is_err());
+    assert_retry(19, std::slice::from_ref(&running), "r0 0..19");
     assert!(retry(Order::Exact, 20, &[running]).is_err());
     // The first died: the next begins the sum anew, with one piece for all that is missing there.
-    let visits = retry(Order::Exact, 12, &[seat(3, &[(10, 11), (11, 12)])]).unwrap();
-    assert_eq!(ranges(&visits), named(&[(0, "0..12")]));
-    assert!(retry(Order::Exact, 12, &[seat(2, &[(10, 11), (11, 12)])]).is_err());
+    let next = |pieces| [seat(scarce(pieces), &[(10, 11), (11, 12)])];
+    assert_retry(12, &next(3), "r0 0..12");
+    assert!(retry(Order::Exact, 12, &next(2)).is_err());
 }
 
 /// What a worker may have of a step: the running sum from shard 0 on, or single shards.

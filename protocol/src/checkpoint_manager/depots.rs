@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{CheckpointEvent, CheckpointManager, Command, Facts};
 use crate::checkpoint::{Condition, DepotAddress, DepotId, Head, Keep, ManifestKey};
 use crate::limits::{DEPOT_REST, DEPOT_REST_MOST, MAX_DEPOTS, MAX_HEADS};
-use crate::messages::{DepotMessage, DepotOrder, Senseless, Sensible, Told};
+use crate::messages::{DepotMessage, DepotOrder, Senseless, Sensible};
 use crate::planted::{Bug, bites};
 use crate::words::Step;
 
@@ -38,7 +38,7 @@ pub(super) struct Depot {
     pub(super) host: String,
     pub(super) address: DepotAddress,
     /// Whether it has told all that it keeps.
-    pub(super) told: Told,
+    pub(super) has_told_all: bool,
     pub(super) heads: BTreeMap<ManifestKey, Head>,
     /// Checkpoints of which it has only the name: they are of no use, and keep it from giving back room.
     pub(super) unreadable: BTreeSet<ManifestKey>,
@@ -98,7 +98,7 @@ impl CheckpointManager {
             Depot {
                 host: host.clone(),
                 address,
-                told: Told::More,
+                has_told_all: false,
                 heads: BTreeMap::new(),
                 unreadable: BTreeSet::new(),
                 failures: 0,
@@ -126,23 +126,27 @@ impl CheckpointManager {
         }
         self.replicas_to_be_looked_at();
         match said {
-            DepotMessage::Holds { heads, told, unreadable } => {
+            DepotMessage::Holds {
+                heads,
+                is_last,
+                unreadable,
+            } => {
                 if let Some(known) = self.depots.get_mut(&depot) {
                     // It begins to tell all of it once more: what it does not tell again, it has lost.
-                    if known.told == Told::All {
+                    if known.has_told_all {
                         known.heads.clear();
                         known.unreadable.clear();
                     }
                     known.unreadable.extend(unreadable);
                     known.heads.extend(heads.into_iter().map(|head| (head.key, head)));
-                    known.told = told;
+                    known.has_told_all = is_last;
                     let most = known.heads.len().max(known.unreadable.len());
                     if most > MAX_HEADS {
                         let (expected, found) = (format!("at most {MAX_HEADS} checkpoints"), format!("{most} checkpoints"));
                         return self.depot_is_at_fault(depot, &Senseless { expected, found }, facts);
                     }
                 }
-                if told == Told::All {
+                if is_last {
                     self.misses_no_checkpoints(depot);
                 }
                 self.prune();
@@ -192,10 +196,7 @@ impl CheckpointManager {
         let mut hosts = BTreeSet::new();
         // What is the last that can be saved is tried with all.
         let rests = |depot: &Depot| depot.rests > facts.now && !self.is_last(facts.reached, facts);
-        let ready = self
-            .depots
-            .iter()
-            .filter(|(_, depot)| depot.told == Told::All && !rests(depot));
+        let ready = self.depots.iter().filter(|(_, depot)| depot.has_told_all && !rests(depot));
         let refused = |depot: &DepotId| self.saving.as_ref().is_some_and(|saving| saving.refused.contains(depot));
         ready
             .filter(|(id, depot)| !refused(id) && hosts.insert(depot.host.as_str()))
@@ -239,7 +240,7 @@ impl CheckpointManager {
     pub(super) fn prune(&mut self) {
         let Some(saves) = self.rules.saves else { return };
         // What is being committed may be there in two forms, of which one is not wanted any more: which one, is not known yet.
-        if self.saving.is_some() || self.depots.values().any(|depot| depot.told != Told::All) {
+        if self.saving.is_some() || self.depots.values().any(|depot| !depot.has_told_all) {
             return;
         }
         // A checkpoint that could not be loaded may not be what it seems: it does not stand in for older ones.

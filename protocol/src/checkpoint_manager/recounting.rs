@@ -19,7 +19,7 @@ enum Flaw {
     /// These workers have written something else than the state's shares.
     Writers(Vec<WorkerId>, String),
     /// It is not clear which workers have.
-    Somebody(String),
+    Unclear(String),
 }
 
 /// How many pieces a share of a state has.
@@ -54,7 +54,7 @@ impl Saving {
         let mut first = said.iter().filter(|(_, times)| **times == most);
         let (Some((&agreed, _)), None) = (first.next(), first.next()) else {
             let reason = "its writers describe the tensors of the state differently, and as many say the one as the other";
-            return Err(Flaw::Somebody(reason.to_owned()));
+            return Err(Flaw::Unclear(reason.to_owned()));
         };
         let of = self.taken.holders();
         let fits = |index: u32, written: &Written| {
@@ -81,7 +81,7 @@ impl Saving {
         let expected = agreed.state.bytes;
         if bytes != expected {
             let reason = format!("its shares have {bytes} bytes, and the state {expected}");
-            return Err(Flaw::Somebody(reason));
+            return Err(Flaw::Unclear(reason));
         }
         Ok(())
     }
@@ -94,7 +94,7 @@ impl CheckpointManager {
         match saving.recount() {
             _ if bites(Bug::CommittedTooEarly) => self.commit(facts),
             Ok(()) => self.commit(facts),
-            Err(Flaw::Somebody(reason)) => self.give_up_saving(&reason, facts),
+            Err(Flaw::Unclear(reason)) => self.give_up_saving(&reason, facts),
             Err(Flaw::Writers(workers, reason)) => {
                 saving.shares.retain(|_, written| !workers.contains(&written.by));
                 self.without_writers(&workers, &reason, facts);

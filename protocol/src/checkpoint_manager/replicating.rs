@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{CheckpointEvent, CheckpointManager, Facts};
 use crate::checkpoint::{DepotId, Head, ManifestKey, Placing};
 use crate::limits::{DEPOT_GONE, DEPOTS_SETTLE, SAVE_PATIENCE};
-use crate::messages::{DepotOrder, Told};
+use crate::messages::DepotOrder;
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
 
@@ -74,7 +74,7 @@ impl CheckpointManager {
             return;
         }
         let quiet = facts.now.saturating_sub(self.replicating.restless);
-        let told = self.depots.values().all(|depot| depot.told == Told::All);
+        let told = self.depots.values().all(|depot| depot.has_told_all);
         let Some(saves) = self
             .rules
             .saves

@@ -9,7 +9,6 @@ use super::depots::Depot;
 use super::{CheckpointEvent, CheckpointManager, Command, Facts};
 use crate::checkpoint::{DepotId, Head, ManifestKey};
 use crate::limits::{DEPOTS_PATIENCE, MAX_DEPOTS, MAX_HEADS, RESTORE_ATTEMPTS};
-use crate::messages::Told;
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Step, WorkerId};
 
@@ -152,9 +151,7 @@ impl CheckpointManager {
         if self.is_known_to_have_none(facts) {
             return false;
         }
-        let some = self.depots.values().any(|depot| depot.told == Told::All);
-        let all = self.depots.values().all(|depot| depot.told == Told::All);
-        if !some || !all {
+        if self.depots.is_empty() || self.depots.values().any(|depot| !depot.has_told_all) {
             return true;
         }
         let choice = self.choice();

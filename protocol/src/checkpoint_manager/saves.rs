@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::checkpoint::{DepotAddress, DepotId, Every, Head, Keep, PieceHash, Placing};
 use crate::holders::Taken;
-use crate::messages::Told;
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
 use crate::state::StateSize;
@@ -55,7 +54,7 @@ pub struct SaveCounts {
 }
 
 /// What is remembered of checkpoints.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Saved {
     /// The newest that was committed, or where training began, and when.
     pub(super) last: (Step, Duration),
@@ -77,13 +76,8 @@ impl Saved {
     pub(super) fn new(now: Duration) -> Self {
         Self {
             last: (Step::ZERO, now),
-            wanted: None,
-            tried: None,
-            awaited: None,
-            held_back: None,
             hashed: now,
-            counts: SaveCounts::default(),
-            attempt: 0,
+            ..Self::default()
         }
     }
 }
@@ -123,7 +117,8 @@ pub(super) struct Written {
     pub(super) bytes: u64,
     pub(super) described: Described,
     pub(super) pieces: Vec<PieceHash>,
-    pub(super) told: Told,
+    /// Whether all of its pieces are told.
+    pub(super) whole: bool,
 }
 
 /// What a holder says of the whole state.
@@ -143,7 +138,7 @@ pub(crate) struct WrittenPart {
     pub(crate) described: Described,
     pub(crate) start: u64,
     pub(crate) pieces: Vec<PieceHash>,
-    pub(crate) told: Told,
+    pub(crate) is_last: bool,
 }
 
 impl Saving {
@@ -170,30 +165,33 @@ impl Saving {
         self.taken.writers(share).find(|worker| !cut_off(worker))
     }
 
+    /// Whether all of a share is written.
+    fn has(&self, share: u32) -> bool {
+        self.shares.get(&share).is_some_and(|written| written.whole)
+    }
+
     /// Whether each share that is not written yet has a holder that can write it.
     pub(super) fn has_writers(&self) -> bool {
-        let written = |share: u32| self.shares.get(&share).is_some_and(|one| one.told == Told::All);
-        (0..self.taken.holders()).all(|share| written(share) || self.writer(share).is_some())
+        (0..self.taken.holders()).all(|share| self.has(share) || self.writer(share).is_some())
     }
 
     /// What was written of a share in part is written again: by another holder, or from the beginning.
     pub(super) fn drop_halves(&mut self) {
-        self.shares.retain(|_, one| one.told == Told::All);
+        self.shares.retain(|_, one| one.whole);
     }
 
     pub(super) fn is_written(&self) -> bool {
         if bites(Bug::CommittedTooEarly) {
             return !self.shares.is_empty();
         }
-        (0..self.taken.holders()).all(|share| self.shares.get(&share).is_some_and(|written| written.told == Told::All))
+        (0..self.taken.holders()).all(|share| self.has(share))
     }
 
     /// What a holder writes: the shares of which it is the first holder that is there.
     pub(super) fn orders(&self) -> BTreeMap<WorkerId, Vec<u32>> {
         let mut orders: BTreeMap<WorkerId, Vec<u32>> = self.taken.workers().map(|worker| (worker, Vec::new())).collect();
         for share in 0..self.taken.holders() {
-            let done = self.shares.get(&share).is_some_and(|written| written.told == Told::All);
-            if let Some(writer) = self.writer(share).filter(|_| !done) {
+            if let Some(writer) = self.writer(share).filter(|_| !self.has(share)) {
                 orders.entry(writer).or_default().push(share);
             }
         }

@@ -19,7 +19,7 @@ use super::{CheckpointEvent, CheckpointManager, Command, Facts};
 use crate::checkpoint::DepotId;
 use crate::holders::Taken;
 use crate::limits::{DEPOT_TELLS, RESEND, SAVE_ATTEMPTS, SAVE_PATIENCE};
-use crate::messages::{CoordinatorMessage, DepotOrder, Save, Shares, Told};
+use crate::messages::{CoordinatorMessage, DepotOrder, Save, Shares};
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
 use crate::state::share_hash;
@@ -108,7 +108,7 @@ impl CheckpointManager {
     /// no later one makes up for a host that it is not on.
     fn awaits_hosts(&mut self, snapshot: SnapshotId, hosts: usize, facts: &Facts) -> bool {
         let wanted = self.rules.saves.map_or(0, |saves| saves.replicas as usize);
-        let come = self.depots.values().any(|depot| depot.told == Told::More);
+        let come = self.depots.values().any(|depot| !depot.has_told_all);
         if hosts >= wanted || !come {
             return false;
         }
@@ -182,17 +182,17 @@ impl CheckpointManager {
             bytes: part.bytes,
             described: part.described.clone(),
             pieces: Vec::new(),
-            told: Told::More,
+            whole: false,
         });
-        if written.told == Told::All || part.start != written.pieces.len() as u64 {
+        if written.whole || part.start != written.pieces.len() as u64 {
             // It begins anew: what it said before fell into a connection that broke, or was said twice.
             return;
         }
         // What it says of the whole state it says with each part.
         written.described = part.described;
         written.pieces.extend(part.pieces);
-        written.told = part.told;
-        if part.told == Told::More {
+        written.whole = part.is_last;
+        if !part.is_last {
             return;
         }
         let hash = share_hash(written.bytes, &written.pieces);

@@ -6,7 +6,6 @@ use super::CheckpointManager;
 use super::saves::{Described, Written};
 use crate::checkpoint::{DepotId, PieceHash};
 use crate::holders::Taken;
-use crate::messages::Told;
 use crate::state::StateSize;
 use crate::words::WorkerId;
 
@@ -45,7 +44,7 @@ impl CheckpointManager {
                 state,
             },
             pieces: vec![piece],
-            told: Told::All,
+            whole: true,
         };
         let saving = self.saving.as_mut().expect("one is being saved");
         saving.taken = taken;

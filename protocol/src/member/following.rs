@@ -31,7 +31,8 @@ pub(super) struct Follow {
     asked: Option<Step>,
     /// The sum that came while the one before it was being applied.
     aside: Option<(Step, Trailer)>,
-    told: Told,
+    /// Whether the coordinator was told that this joiner has caught up.
+    told: bool,
 }
 
 /// Why a joiner neither copies nor follows any more. Said again when the coordinator counts on the joiner: it may not have heard.
@@ -71,13 +72,6 @@ enum Stage {
     Following,
 }
 
-/// Whether the coordinator was told that this joiner has caught up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
-    No,
-    Yes,
-}
-
 impl Member {
     pub(super) fn copy(&mut self, snapshot: Snapshot, out: &mut Vec<Command>) {
         if self.seat.is_some() || self.promise.owed.is_some() || !self.is_sound_snapshot(&snapshot) {
@@ -88,7 +82,7 @@ impl Member {
             Some(follow) if follow.snapshot.id == snapshot.id => {
                 follow.snapshot = snapshot;
                 // The coordinator lacks the news, or it would not say so again.
-                follow.told = Told::No;
+                follow.told = false;
                 match (follow.stage, follow.asked) {
                     (Stage::Copying, _) => {
                         out.push(Command::Network(NetworkCommand::Copy(Box::new(follow.snapshot.clone()))))
@@ -104,7 +98,7 @@ impl Member {
                     stage: Stage::Held,
                     asked: None,
                     aside: None,
-                    told: Told::No,
+                    told: false,
                 });
                 self.begin_copy(out);
             }
@@ -210,8 +204,8 @@ impl Member {
             // It was asked for in the wrong order, which does not happen; the right one is asked for again.
             return self.ask(mine, out);
         }
-        if keeper_at <= step.next() && follow.told == Told::No {
-            follow.told = Told::Yes;
+        if keeper_at <= step.next() && !follow.told {
+            follow.told = true;
             let snapshot = follow.snapshot.id;
             out.push(Command::Send(WorkerMessage::CaughtUp { snapshot, step }));
         }
@@ -222,7 +216,7 @@ impl Member {
 
     /// Says with a heartbeat that it has caught up: the coordinator does not ask for it.
     pub(super) fn say_caught_up(&self, out: &mut Vec<Command>) {
-        let told = self.joining.follow.as_ref().filter(|follow| follow.told == Told::Yes);
+        let told = self.joining.follow.as_ref().filter(|follow| follow.told);
         if let Some(Follow { snapshot, .. }) = told {
             let (snapshot, step) = (snapshot.id, self.step);
             out.push(Command::Send(WorkerMessage::CaughtUp { snapshot, step }));

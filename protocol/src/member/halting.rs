@@ -8,7 +8,7 @@ use crate::planted::{Bug, bites};
 use crate::words::{Generation, Incarnation, ShardRange};
 
 /// What was promised, and what is still to be done for it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Promise {
     /// The newest generation that was promised to, or joined.
     pub(super) generation: Generation,
@@ -18,15 +18,6 @@ pub(super) struct Promise {
     pub(super) owed: Option<Generation>,
     /// What to compute after the update under way, if a halt waits for that update.
     pub(super) next_shards: Vec<ShardRange>,
-}
-
-impl Promise {
-    pub(super) const NONE: Self = Self {
-        generation: Generation::NONE,
-        incarnation: Incarnation::ZERO,
-        owed: None,
-        next_shards: Vec::new(),
-    };
 }
 
 impl Member {

@@ -11,7 +11,7 @@ use crate::state::StateHash;
 use crate::words::{Step, WorkerId};
 
 /// What a member keeps for others.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Keeping {
     /// How many sums it may keep for joiners that follow.
     most_sums: u32,
@@ -24,12 +24,10 @@ pub(super) struct Keeping {
 
 impl Keeping {
     /// Nothing yet, and never more sums than these.
-    pub(super) const fn of(most_sums: u32) -> Self {
+    pub(super) fn of(most_sums: u32) -> Self {
         Self {
             most_sums,
-            held: None,
-            admitted: BTreeSet::new(),
-            saving: None,
+            ..Self::default()
         }
     }
 }
@@ -166,14 +164,14 @@ impl Member {
     }
 
     pub(super) fn serve(&mut self, serve: Serve, out: &mut Vec<Command>) {
-        let nobody = serve.joiners.is_nobody();
+        let none_join = serve.joiners.are_none();
         self.admit(serve.joiners, out);
         let Some(needed) = serve.snapshot else {
             return self.make_room(serve.shares, out);
         };
         let Some(held) = &mut self.keeping.held else { return };
         // Where no worker joins it may still become a checkpoint, until it is said that it is over.
-        let over = nobody && serve.shares == Shares::Drop;
+        let over = none_join && serve.shares == Shares::Drop;
         if held.snapshot < needed || (held.snapshot == needed && over) {
             self.let_go(out);
         } else if held.snapshot == needed {

@@ -94,7 +94,7 @@ impl Member {
             },
             step: Step::ZERO,
             sum: None,
-            promise: Promise::NONE,
+            promise: Promise::default(),
             seat: None,
             next: None,
             pieces: Pieces::new(job.order),

@@ -5,7 +5,7 @@ use super::Member;
 use super::command::{Command, NetworkCommand};
 use crate::checkpoint::PieceHash;
 use crate::limits::SAVED_PIECES;
-use crate::messages::{Form, Last, Restore, Save, Told, WorkerMessage};
+use crate::messages::{Form, Last, Restore, Save, WorkerMessage};
 use crate::snapshot::SnapshotId;
 use crate::state::StateSize;
 use crate::words::Generation;
@@ -82,7 +82,7 @@ impl Member {
         let mut start = 0;
         loop {
             let end = saved.pieces.len().min(start + SAVED_PIECES);
-            let told = if end == saved.pieces.len() { Told::All } else { Told::More };
+            let is_last = end == saved.pieces.len();
             out.push(Command::Send(WorkerMessage::Saved {
                 snapshot: saved.snapshot,
                 attempt: saved.attempt,
@@ -92,10 +92,10 @@ impl Member {
                 state: saved.state,
                 start: start as u64,
                 pieces: saved.pieces[start..end].to_vec(),
-                told,
+                is_last,
             }));
             start = end;
-            if told == Told::All {
+            if is_last {
                 return;
             }
         }

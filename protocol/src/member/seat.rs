@@ -22,7 +22,8 @@ pub(super) struct Seat {
     pub(super) links: Links,
     /// What this worker says when it closes the next sum.
     pub(super) closing: Trailer,
-    pub(super) progressed: Progressed,
+    /// Whether an update of this generation is applied, and the coordinator was told: it knows that the generation works.
+    pub(super) progressed: bool,
 }
 
 /// Whether the links of the generation that end here are made.
@@ -36,22 +37,13 @@ pub(super) enum Links {
     Broken(BTreeSet<WorkerId>),
 }
 
-/// Whether the coordinator knows that the generation works.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Progressed {
-    /// No update of this generation is applied.
-    NotYet,
-    /// It is applied and told.
-    Yes,
-}
-
 impl Seat {
     fn new(form: Form) -> Self {
         Self {
             catching_up: form.catch_up,
             links: Links::Pending,
             closing: Trailer::Continue,
-            progressed: Progressed::NotYet,
+            progressed: false,
             form,
         }
     }
@@ -90,12 +82,11 @@ impl Seat {
 
     /// A link with `peer` is broken: said at once, but not with the others that were said before.
     fn breaks(&mut self, peer: WorkerId, out: &mut Vec<Command>) {
-        let mut peers = match std::mem::replace(&mut self.links, Links::Pending) {
-            Links::Broken(peers) => peers,
-            Links::Pending | Links::Ready => BTreeSet::new(),
-        };
-        peers.insert(peer);
-        self.links = Links::Broken(peers);
+        if let Links::Broken(peers) = &mut self.links {
+            peers.insert(peer);
+        } else {
+            self.links = Links::Broken([peer].into());
+        }
         let generation = self.form.generation;
         out.push(Command::Send(WorkerMessage::LinkBroken { generation, peer }));
     }

@@ -4,7 +4,7 @@ use super::Member;
 use super::command::{Command, NetworkCommand};
 use super::event::Heartbeat;
 use super::pieces::Credit;
-use super::seat::{Progressed, Seat};
+use super::seat::Seat;
 use crate::messages::{CatchUp, StepReport, Tally, Trailer};
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, ShardRange, Step};
@@ -104,10 +104,7 @@ impl Member {
     }
 
     pub(super) fn applied(&mut self, report: StepReport, out: &mut Vec<Command>) {
-        let trailer = match self.update {
-            Update::Applying(trailer) => trailer,
-            Update::None | Update::Summed(_) | Update::Fetched(_) | Update::Loading(_) => return,
-        };
+        let Update::Applying(trailer) = self.update else { return };
         let summed = self.step;
         self.sum = Some(summed);
         self.advance(summed.next(), self.tally.this_step);
@@ -126,10 +123,7 @@ impl Member {
     }
 
     pub(super) fn loaded(&mut self, out: &mut Vec<Command>) {
-        let step = match self.update {
-            Update::Loading(step) => step,
-            Update::None | Update::Summed(_) | Update::Applying(_) | Update::Fetched(_) => return,
-        };
+        let Update::Loading(step) = self.update else { return };
         self.sum = None;
         // It has missed sums that were its turn to keep.
         self.drop_snapshot(out);
@@ -175,9 +169,9 @@ impl Member {
     /// The first update of a generation is told at once.
     fn progress(&mut self, out: &mut Vec<Command>) {
         let step = self.step;
-        let news = |seat: &&mut Seat| seat.progressed == Progressed::NotYet && step > seat.form.step;
+        let news = |seat: &&mut Seat| !seat.progressed && step > seat.form.step;
         if let Some(seat) = self.seat.as_mut().filter(news) {
-            seat.progressed = Progressed::Yes;
+            seat.progressed = true;
             if seat.form.catch_up == CatchUp::Checkpoint {
                 out.push(Command::Network(NetworkCommand::EndRestore));
             }

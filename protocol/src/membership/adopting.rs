@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  a member of it says hello         all are here, in one unbroken ring
-//!  ──────────────────────────▶ Found ──────────────────────────────────▶ adopted: nobody notices
+//!  ──────────────────────────▶ Found ──────────────────────────────────▶ adopted: no worker notices
 //!                                │  all are here or seen to end, or ADOPTION_PATIENCE is over
 //!                                └───────────────────────────────────────▶ halted, as after any loss
 //! ```
@@ -350,7 +350,7 @@ impl Membership {
         self.formed = formation.generation;
         for (index, worker) in formation.workers().enumerate() {
             if let Some(record) = self.members.get_mut(&worker) {
-                record.rank = Some(Rank::new(u32::try_from(index).unwrap_or(u32::MAX)));
+                record.rank = Some(Rank::at(index));
             }
             self.put(worker, Place::Ready);
         }

@@ -22,9 +22,7 @@ pub(super) fn fetchers(catch_up: &[CatchUp]) -> BTreeMap<Rank, Vec<Rank>> {
 pub(super) fn catch_up(step: Step, candidates: &[Candidate<'_>]) -> Vec<CatchUp> {
     let donors = |wanted: &dyn Fn(&Standing) -> bool| {
         let donors = candidates.iter().enumerate().filter(|(_, one)| wanted(one.standing));
-        donors
-            .map(|(index, _)| Rank::new(u32::try_from(index).unwrap_or(u32::MAX)))
-            .collect::<Vec<_>>()
+        donors.map(|(index, _)| Rank::at(index)).collect::<Vec<_>>()
     };
     let holders = donors(&|standing| standing.step == step);
     let has_sum = |standing: &Standing| standing.sum.is_some() && standing.sum == step.previous();

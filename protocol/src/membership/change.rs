@@ -7,7 +7,7 @@ use super::formation::Formation;
 use crate::words::{Generation, WorkerId};
 
 /// A change of the generation that stops no member.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Change {
     /// The generation to come, if one is planned.
     pub(super) plan: Option<Plan>,
@@ -23,10 +23,8 @@ impl Change {
     /// None is under way.
     pub(super) fn none(now: Duration) -> Self {
         Self {
-            plan: None,
             said: now,
-            switching: BTreeSet::new(),
-            unseen: false,
+            ..Self::default()
         }
     }
 }

@@ -63,8 +63,7 @@ impl Membership {
     fn do_what_checkpoints_need(&mut self) {
         for command in self.checkpoints.take_commands() {
             match command {
-                Command::Send { worker, message } if self.members.contains_key(&worker) => self.send(worker, message),
-                Command::Send { .. } => {}
+                Command::Send { worker, message } => self.send_if_here(worker, message),
                 Command::Order { depot, order } => self.out.push(super::Command::Order { depot, order }),
                 Command::NamePeers => self.name_peers_to_depots(),
                 Command::Commit { to, contents } => self.out.push(super::Command::Commit { to, contents }),

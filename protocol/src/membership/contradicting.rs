@@ -154,7 +154,10 @@ impl Membership {
         let few = claiming.clone().count() * 2 <= halted.len();
         let (worker, _, standing) = claiming.next().filter(|_| few)?;
         let cause = Loss::Senseless(Senseless {
-            expected: format!("training until {}, since nobody has asked the job to stop", self.config.steps),
+            expected: format!(
+                "training until {}, since no operator has asked the job to stop",
+                self.config.steps
+            ),
             found: format!("a stop at {}", standing.stop_at.unwrap_or(standing.step)),
         });
         Some((*worker, cause))

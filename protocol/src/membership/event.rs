@@ -117,16 +117,7 @@ impl Loss {
     /// Whether the process has certainly ended.
     #[must_use]
     pub fn is_certain(&self) -> bool {
-        match self {
-            Self::Exited { .. } => true,
-            Self::ConnectionLost { .. }
-            | Self::Silent { .. }
-            | Self::Stopped { .. }
-            | Self::Stalled { .. }
-            | Self::Unreachable
-            | Self::Failed { .. }
-            | Self::Senseless(_) => false,
-        }
+        matches!(self, Self::Exited { .. })
     }
 }
 

@@ -350,16 +350,12 @@ impl Form {
             first,
             ..Formation::simple(generation, sums, step, members, steady)
         };
-        let ranks = (0..formation.members.len()).map(rank_of);
+        let ranks = (0..formation.members.len()).map(Rank::at);
         ranks.filter_map(|rank| formation.form(rank, Step::ZERO)).collect()
     }
 }
 
 fn ranks_of(members: &[MemberAddress]) -> BTreeMap<WorkerId, Rank> {
     let ranks = members.iter().enumerate();
-    ranks.map(|(index, member)| (member.worker, rank_of(index))).collect()
-}
-
-fn rank_of(index: usize) -> Rank {
-    Rank::new(u32::try_from(index).unwrap_or(u32::MAX))
+    ranks.map(|(index, member)| (member.worker, Rank::at(index))).collect()
 }

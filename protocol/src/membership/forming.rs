@@ -38,16 +38,14 @@ impl Membership {
             match self.lacks(since) {
                 Lack::Nothing => self.form(since),
                 Lack::Joiners => self.call_in_joiners(since),
-                Lack::Patience => {}
                 Lack::Need(Need::Workers(_) | Need::Room { .. }) if self.has_nothing_to_keep(since) => self.stop_in_vain(),
                 // Workers that have yet to come are not missed.
-                Lack::Need(_) if self.arrivals == 0 => {}
-                Lack::Need(need) if told == Some(need) => {}
-                Lack::Need(need) => {
+                Lack::Need(need) if self.arrivals > 0 && told != Some(need) => {
                     self.phase = Phase::Gathering { since, told: Some(need) };
                     let have = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
                     self.tell(JobEvent::Waiting { have, need });
                 }
+                Lack::Need(_) | Lack::Patience => {}
             }
         }
         if let Phase::Forming { .. } = self.phase
@@ -319,7 +317,7 @@ impl Membership {
     /// Tells the members from now on, in rank order, their places.
     fn call(&mut self, workers: Vec<WorkerId>) {
         for (index, worker) in workers.into_iter().enumerate() {
-            let rank = Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
+            let rank = Rank::at(index);
             if let Some(record) = self.members.get_mut(&worker) {
                 record.rank = Some(rank);
             }

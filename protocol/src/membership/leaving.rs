@@ -42,7 +42,7 @@ impl Membership {
 
     /// Lets leavers go that no member needs any more.
     pub(super) fn release_leavers(&mut self) {
-        if !self.members.is_anybody_leaving() {
+        if !self.members.are_some_leaving() {
             return;
         }
         // A member that has begun without it has the last sum; no other is missing.

@@ -8,17 +8,13 @@ use crate::words::{Step, WorkerId};
 
 impl Membership {
     pub(super) fn lost(&mut self, worker: WorkerId, cause: Loss) {
-        let tally = match &cause {
-            // A count that cannot be is not known.
-            Loss::Exited { tally, .. } => tally.filter(|tally| tally.check(self.bounds()).is_ok()),
-            Loss::ConnectionLost { .. }
-            | Loss::Silent { .. }
-            | Loss::Stopped { .. }
-            | Loss::Stalled { .. }
-            | Loss::Unreachable
-            | Loss::Failed { .. }
-            | Loss::Senseless(_) => None,
+        let told = if let Loss::Exited { tally, .. } = &cause {
+            *tally
+        } else {
+            None
         };
+        // A count that cannot be is not known.
+        let tally = told.filter(|tally| tally.check(self.bounds()).is_ok());
         self.lost_in_the_past(worker, cause.is_certain());
         let Some(record) = self.remove(worker) else {
             // Its end was noticed before, with less certainty; now its count is known as well.

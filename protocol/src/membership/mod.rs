@@ -364,6 +364,12 @@ impl Membership {
         self.out.push(Command::Send { worker, message });
     }
 
+    fn send_if_here(&mut self, worker: WorkerId, message: CoordinatorMessage) {
+        if self.members.contains_key(&worker) {
+            self.send(worker, message);
+        }
+    }
+
     fn tell(&mut self, event: impl Into<JobEvent>) {
         self.out.push(Command::Tell(event.into()));
     }

@@ -116,7 +116,7 @@ impl Membership {
             state,
             start,
             pieces,
-            told,
+            is_last,
         } = message
         else {
             return;
@@ -128,7 +128,7 @@ impl Membership {
             described: Described { description, state },
             start,
             pieces,
-            told,
+            is_last,
         };
         self.manage(|checkpoints, facts| checkpoints.share_saved(worker, snapshot, part, facts));
     }

@@ -71,7 +71,7 @@ impl Membership {
 
     /// Whether a worker is about to come or go.
     pub(super) fn changes_anyway(&self) -> bool {
-        self.members.is_anybody_leaving() || self.round.counts().caught_up > 0
+        self.members.are_some_leaving() || self.round.counts().caught_up > 0
     }
 
     /// Whether joiners that have caught up wait for others that copy, to come in with them: each plan is told to all. Until the next tick,
@@ -79,7 +79,7 @@ impl Membership {
     fn more_catch_up_soon(&self) -> bool {
         let joiners = self.round.counts();
         let waits = !self.ticks.ticking || self.now.saturating_sub(self.ranges.settled) < self.telling_all();
-        !self.members.is_anybody_leaving() && joiners.caught_up < joiners.copying && waits
+        !self.members.are_some_leaving() && joiners.caught_up < joiners.copying && waits
     }
 
     /// Joiners that have caught up, in order of arrival, at most so many.
@@ -189,7 +189,7 @@ impl Membership {
             .enumerate()
             .filter(|(_, worker)| record(worker).is_some_and(&is_due) && (!ready.contains(worker) || joins(worker)))
             .filter_map(|(index, worker)| {
-                let rank = Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
+                let rank = Rank::at(index);
                 Some((worker, next.form(rank, self.training.next_report)?))
             })
             .collect();
@@ -300,7 +300,7 @@ impl Membership {
         let members: Vec<WorkerId> = next.workers().collect();
         for (index, member) in members.iter().enumerate() {
             if let Some(record) = self.members.get_mut(member) {
-                record.rank = Some(Rank::new(u32::try_from(index).unwrap_or(u32::MAX)));
+                record.rank = Some(Rank::at(index));
             }
             self.put(*member, Place::Ready);
         }

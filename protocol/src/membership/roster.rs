@@ -287,7 +287,7 @@ impl Roster {
         self.leaving.iter().filter_map(look)
     }
 
-    pub(super) fn is_anybody_leaving(&self) -> bool {
+    pub(super) fn are_some_leaving(&self) -> bool {
         !self.leaving.is_empty()
     }
 

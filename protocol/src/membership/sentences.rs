@@ -72,7 +72,7 @@ impl fmt::Display for WorkerEvent {
 impl fmt::Display for GenerationEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Halting { generation } => write!(f, "everybody was told to halt for {generation}"),
+            Self::Halting { generation } => write!(f, "all workers were told to halt for {generation}"),
             Self::Forming {
                 generation,
                 members,
@@ -113,7 +113,7 @@ impl fmt::Display for GenerationEvent {
                 let (workers, span) = (count(members.len(), "worker"), span(shards));
                 write!(
                     f,
-                    "{generation} with {workers} began at {step}, with {span} for each; nobody waited"
+                    "{generation} with {workers} began at {step}, with {span} for each; no worker waited"
                 )
             }
             Self::Adopted {

@@ -208,12 +208,8 @@ impl Membership {
     }
 
     fn advanced_if_running(&self) -> Duration {
-        match self.phase {
-            Phase::Running { .. } => self.training.advanced,
-            Phase::Gathering { .. } | Phase::Halting { .. } | Phase::Forming { .. } | Phase::Done | Phase::Failed => {
-                Duration::ZERO
-            }
-        }
+        let running = matches!(self.phase, Phase::Running { .. });
+        if running { self.training.advanced } else { Duration::ZERO }
     }
 
     /// Leaves out a worker that is heard of and does nothing, while others wait for it.

@@ -74,8 +74,7 @@ impl Membership {
     fn do_what_the_round_needs(&mut self) {
         for command in self.round.take_commands() {
             match command {
-                Command::Send { worker, message } if self.members.contains_key(&worker) => self.send(worker, message),
-                Command::Send { .. } => {}
+                Command::Send { worker, message } => self.send_if_here(worker, message),
                 Command::SendToAll(serve) => self.send_to_all(&serve),
                 Command::Whole(taken) => self.snapshot_is_whole(&taken),
                 Command::Disagree { step, found } => self.holders_disagree(step, found),
@@ -208,11 +207,10 @@ impl Membership {
 
     /// Whether `worker` joins may have changed.
     fn tell_the_round(&mut self, worker: WorkerId) {
-        match self.members.get(&worker).map(Record::place) {
-            Some(Place::Joining(standing)) => self.round.joins(worker, standing.step),
-            Some(Place::Quiet(_) | Place::Called | Place::Ready | Place::Finished(_) | Place::Left(..)) | None => {
-                self.round.joins_no_more(worker);
-            }
+        if let Some(Place::Joining(standing)) = self.members.get(&worker).map(Record::place) {
+            self.round.joins(worker, standing.step);
+        } else {
+            self.round.joins_no_more(worker);
         }
     }
 }

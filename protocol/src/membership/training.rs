@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::words::Step;
 
 /// How far training has come.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Training {
     /// The newest step that any worker is known to have reached.
     pub(super) reached: Step,
@@ -23,11 +23,8 @@ impl Training {
     /// A job that begins at the time `now`.
     pub(super) fn new(now: Duration) -> Self {
         Self {
-            reached: Step::ZERO,
-            restarted: Step::ZERO,
-            next_report: Step::ZERO,
             advanced: now,
-            disturbed: None,
+            ..Self::default()
         }
     }
 

@@ -1,8 +1,7 @@
 //! What agents and the coordinator say to each other.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
+use strum::Display;
 
 use super::Tally;
 use crate::words::WorkerId;
@@ -67,21 +66,14 @@ pub enum AgentMessage {
 }
 
 /// Whether a process runs, as far as its agent sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Display, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Motion {
     /// It runs.
+    #[strum(to_string = "runs")]
     Runs,
     /// It stands still until a signal lets it go on.
+    #[strum(to_string = "stands still")]
     Stopped,
-}
-
-impl fmt::Display for Motion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Runs => "runs",
-            Self::Stopped => "stands still",
-        })
-    }
 }
 
 /// From coordinator to agent. Nothing comes back.

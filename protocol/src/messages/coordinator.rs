@@ -106,7 +106,7 @@ pub enum Joiners {
 impl Joiners {
     /// Whether no worker may.
     #[must_use]
-    pub fn is_nobody(&self) -> bool {
+    pub fn are_none(&self) -> bool {
         matches!(self, Self::Only(joiners) if joiners.is_empty())
     }
 }

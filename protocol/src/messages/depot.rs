@@ -32,8 +32,8 @@ pub enum DepotMessage {
     Holds {
         /// Checkpoints, the newest first.
         heads: Vec<Head>,
-        /// Whether all that it kept when it came is told.
-        told: Told,
+        /// Whether with this all is told that it kept when it came.
+        is_last: bool,
         /// Checkpoints that are there and cannot be read: only their names are known.
         unreadable: Vec<ManifestKey>,
     },
@@ -64,15 +64,6 @@ pub enum DepotMessage {
         /// The request, PKCS #10 in DER.
         request: Vec<u8>,
     },
-}
-
-/// Whether a list goes on in the next message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Told {
-    /// It does.
-    More,
-    /// This was the end.
-    All,
 }
 
 /// From coordinator to depot.

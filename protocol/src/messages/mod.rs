@@ -12,7 +12,7 @@ mod worker;
 
 pub use agent::{AgentMessage, AgentOrder, Motion};
 pub use coordinator::{CoordinatorMessage, Joiners, Serve, Shares, Snapshot, Trailer};
-pub use depot::{DepotHello, DepotMessage, DepotOrder, Restore, Save, Told};
+pub use depot::{DepotHello, DepotMessage, DepotOrder, Restore, Save};
 pub use form::{CatchUp, Form, Last, MemberAddress, MembersDigest, Peer};
 pub use hello::{AgentHello, Call, Greeting, Hello, Introduction, Ring, Seated, WorkerHello};
 pub use sense::{Bounds, Senseless, Sensible};

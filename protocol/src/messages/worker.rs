@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-use super::Told;
 use crate::checkpoint::{DepotId, PieceHash};
 use crate::snapshot::SnapshotId;
 use crate::state::{StateHash, StateSize};
@@ -144,7 +143,7 @@ pub enum WorkerMessage {
         /// Its pieces from there, in order.
         pieces: Vec<PieceHash>,
         /// Whether these are the last.
-        told: Told,
+        is_last: bool,
     },
     /// To `Save`, now and then before the answer: some more is written.
     Saving {

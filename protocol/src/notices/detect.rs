@@ -30,7 +30,7 @@ pub enum Detected {
         after: Duration,
     },
     /// No cloud is there. Ask no more.
-    Nobody,
+    NoCloud,
 }
 
 /// Decides after the `tries`th time that a service was asked in all three ways; `answer` says what came back of each.
@@ -40,7 +40,7 @@ pub fn detect(answer: impl Fn(Cloud) -> Probe, tries: u32) -> Detected {
     match (found(Probe::Answers), found(Probe::Busy)) {
         (Some(cloud), _) => Detected::Cloud(cloud),
         (None, Some(_)) if tries < DETECT_TRIES => Detected::Again { after: DETECT_AGAIN },
-        (None, _) => Detected::Nobody,
+        (None, _) => Detected::NoCloud,
     }
 }
 
@@ -65,7 +65,7 @@ mod tests {
         for tries in 1..DETECT_TRIES {
             assert_eq!(detect(|_| Probe::Busy, tries), Detected::Again { after: DETECT_AGAIN });
         }
-        assert_eq!(detect(|_| Probe::Busy, DETECT_TRIES), Detected::Nobody);
-        assert_eq!(detect(|_| Probe::Silent, 1), Detected::Nobody);
+        assert_eq!(detect(|_| Probe::Busy, DETECT_TRIES), Detected::NoCloud);
+        assert_eq!(detect(|_| Probe::Silent, 1), Detected::NoCloud);
     }
 }

@@ -3,28 +3,22 @@
 use std::fmt;
 use std::time::Duration;
 
+use strum::Display;
+
 use super::UtcTime;
 use crate::limits::{GCE_MAINTENANCE_NOTICE, LONGEST_PAUSE, SHORTEST_NOTICE};
 
 /// A cloud whose metadata service is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Display, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cloud {
     /// Amazon EC2.
+    #[strum(to_string = "AWS")]
     Aws,
     /// Google Compute Engine.
+    #[strum(to_string = "GCE")]
     Gce,
     /// Microsoft Azure.
     Azure,
-}
-
-impl fmt::Display for Cloud {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Aws => "AWS",
-            Self::Gce => "GCE",
-            Self::Azure => "Azure",
-        })
-    }
 }
 
 /// What is announced.

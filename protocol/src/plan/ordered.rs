@@ -25,13 +25,7 @@ pub(super) fn plan(visits: &[Visit], world_size: u32) -> Plan {
     };
     let hops: Vec<Hop> = there.chain(back).enumerate().map(hop).collect();
     let (there, back) = hops.split_at(visits.len().saturating_sub(1));
-    let mut parts: Vec<OrderedPart> = (0..world_size)
-        .map(|_| OrderedPart {
-            visits: Vec::new(),
-            sum_from: None,
-            sum_to: None,
-        })
-        .collect();
+    let mut parts = vec![OrderedPart::default(); world_size as usize];
     for (index, visit) in visits.iter().enumerate() {
         let before = index.checked_sub(1).and_then(|before| there.get(before));
         if let Some(part) = parts.get_mut(visit.rank.index()) {

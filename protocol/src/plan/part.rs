@@ -37,7 +37,7 @@ pub enum Part {
 }
 
 /// What one rank does in the ordered plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderedPart {
     /// The visits of the running sum to it, in shard order.
     pub visits: Vec<VisitPart>,

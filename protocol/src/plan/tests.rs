@@ -36,27 +36,27 @@ fn visits() -> impl Strategy<Value = (u32, Vec<Visit>)> {
     })
 }
 
-fn plan(order: Order, (world, visits): &(u32, Vec<Visit>)) -> Plan {
-    let plan = Plan::new(order, *world, visits);
+fn plan(order: Order, world: u32, visits: &[Visit]) -> Plan {
+    let plan = Plan::new(order, world, visits);
     let shards = visits.last().unwrap().shards.end();
     for (rank, part) in (0..).map(Rank::new).zip(plan.parts()) {
-        assert_eq!(part.check(order, rank, *world, shards), Ok(()));
+        assert_eq!(part.check(order, rank, world, shards), Ok(()));
         let (onwards, backwards) = part.ends();
-        let from: Vec<HopEnd> = plan
-            .hops()
-            .iter()
-            .filter(|hop| hop.from == rank)
-            .map(|hop| hop.onwards())
-            .collect();
-        let to: Vec<HopEnd> = plan
-            .hops()
-            .iter()
-            .filter(|hop| hop.to == rank)
-            .map(|hop| hop.backwards())
-            .collect();
+        let (from, to): (Vec<_>, Vec<_>) = (
+            plan.hops()
+                .iter()
+                .filter(|hop| hop.from == rank)
+                .map(|hop| hop.onwards())
+                .collect(),
+            plan.hops()
+                .iter()
+                .filter(|hop| hop.to == rank)
+                .map(|hop| hop.backwards())
+                .collect(),
+        );
         assert_eq!((sorted(onwards), sorted(backwards)), (from, to), "each hop has both its ends");
     }
-    assert_eq!(plan.parts().len(), *world as usize);
+    assert_eq!(plan.parts().len(), world as usize);
     plan
 }
 
@@ -123,21 +123,20 @@ fn play_ordered(plan: &Plan, shards: u32) {
 
 proptest! {
     #[test]
-    fn ordered_adds_every_shard_once_in_order_and_everybody_gets_the_sum(visits in visits()) {
-        let shards = visits.1.last().unwrap().shards.end();
-        play_ordered(&plan(Order::Exact, &visits), shards);
+    fn ordered_adds_every_shard_once_in_order_and_every_rank_gets_the_sum((world, visits) in visits()) {
+        let shards = visits.last().unwrap().shards.end();
+        play_ordered(&plan(Order::Exact, world, &visits), shards);
     }
 
     #[test]
-    fn a_ring_leads_from_each_rank_to_the_next_and_brings_every_shard_once(visits in visits()) {
-        let plan = plan(Order::Fast, &visits);
-        let world = visits.0;
+    fn a_ring_leads_from_each_rank_to_the_next_and_brings_every_shard_once((world, visits) in visits()) {
+        let plan = plan(Order::Fast, world, &visits);
         let ways: Vec<(u32, u32)> = plan.hops().iter().map(|hop| (hop.from.get(), hop.to.get())).collect();
         let expected: Vec<_> = (0..world).map(|rank| (rank, (rank + 1) % world)).filter(|_| world > 1).collect();
         prop_assert_eq!(ways, expected);
         let mut shards: Vec<u32> = plan.parts().iter().flat_map(Part::shards).flat_map(ShardRange::iter).collect();
         shards.sort_unstable();
-        prop_assert_eq!(shards, (0..visits.1.last().unwrap().shards.end()).collect::<Vec<_>>());
+        prop_assert_eq!(shards, (0..visits.last().unwrap().shards.end()).collect::<Vec<_>>());
     }
 }
 
@@ -180,8 +179,7 @@ fn the_drawn_example_is_true() {
 #[test]
 fn one_rank_needs_no_hop() {
     for order in [Order::Exact, Order::Fast] {
-        let plan = plan(order, &(1, vec![visit(0, 0, 5)]));
-        assert_eq!(plan.hops(), []);
+        assert_eq!(plan(order, 1, &[visit(0, 0, 5)]).hops(), []);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::snapshot::SnapshotId;
 use crate::words::{Step, WorkerId};
 
 /// How far a joiner is.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Joiner {
     /// What it was told to copy.
     pub(super) copies: Option<SnapshotId>,
@@ -31,17 +31,7 @@ pub(super) struct Joiner {
 
 impl Joiner {
     fn at(step: Step) -> Self {
-        Self {
-            copies: None,
-            asked: Duration::ZERO,
-            answered: false,
-            loaded: false,
-            follows: None,
-            caught_up: false,
-            step,
-            attempts: 0,
-            failed: None,
-        }
+        Self { step, ..Self::default() }
     }
 
     /// It copies nothing any more.

@@ -76,7 +76,7 @@ pub(crate) enum Command {
 }
 
 /// The coordinator's machine for snapshots and for the joiners that copy them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SnapshotRound {
     /// Whether the job keeps checkpoints: then a snapshot may be taken that no joiner asked for.
     keeps_checkpoints: bool,
@@ -122,10 +122,7 @@ impl SnapshotRound {
     pub(crate) fn new(keeps_checkpoints: bool) -> Self {
         Self {
             keeps_checkpoints,
-            stage: Stage::Idle,
-            asked_in_vain: 0,
-            joiners: Joiners::default(),
-            out: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -156,11 +153,10 @@ impl SnapshotRound {
 
     /// The snapshot that is served, as long as all of its shares are kept.
     pub(crate) fn kept_whole(&self) -> Option<&Taken> {
-        match &self.stage {
-            Stage::Serving { taken, kept, .. } if kept.shares == Shares::Keep => Some(taken),
-            Stage::Serving { .. } | Stage::Idle | Stage::MakingRoom { .. } | Stage::Asked { .. } => None,
-            Stage::Collecting { .. } => None,
-        }
+        let Stage::Serving { taken, kept, .. } = &self.stage else {
+            return None;
+        };
+        (kept.shares == Shares::Keep).then_some(taken)
     }
 
     /// How many joiners were looked at, since this was asked last.

@@ -140,11 +140,8 @@ impl SnapshotRound {
 
     /// All halt, and a snapshot that is being taken will not be whole: joiners that wait for it have waited in vain.
     pub(crate) fn broken_off(&mut self) {
-        match &self.stage {
-            Stage::MakingRoom { .. } | Stage::Asked { .. } | Stage::Collecting { .. } => {
-                self.joiners.change_all(|joiner| joiner.attempts += 1);
-            }
-            Stage::Idle | Stage::Serving { .. } => {}
+        if !matches!(self.stage, Stage::Idle | Stage::Serving { .. }) {
+            self.joiners.change_all(|joiner| joiner.attempts += 1);
         }
     }
 

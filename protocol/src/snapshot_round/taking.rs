@@ -67,14 +67,15 @@ impl SnapshotRound {
 
     /// A holder hashes what it has copied, and has come further: large shares take longer than a holder that says nothing is waited for.
     pub(crate) fn hashing(&mut self, id: SnapshotId, facts: &Facts) {
-        match &mut self.stage {
-            Stage::Asked { at } if id.generation == facts.formed => *at = facts.now,
-            Stage::Collecting { taken, at } if taken.id == id => *at = facts.now,
-            Stage::Idle
-            | Stage::MakingRoom { .. }
-            | Stage::Asked { .. }
-            | Stage::Collecting { .. }
-            | Stage::Serving { .. } => {}
+        if let Stage::Asked { at } = &mut self.stage
+            && id.generation == facts.formed
+        {
+            *at = facts.now;
+        }
+        if let Stage::Collecting { taken, at } = &mut self.stage
+            && taken.id == id
+        {
+            *at = facts.now;
         }
     }
 
@@ -170,19 +171,17 @@ impl SnapshotRound {
     /// Asks again for what has not come.
     pub(super) fn tend_taking(&mut self, facts: &Facts) {
         let late = |at: &Duration, patience| facts.trains_on && facts.now.saturating_sub(*at) >= patience;
-        match &self.stage {
-            Stage::MakingRoom { at, .. } if late(at, ROOM_PATIENCE) => self.ask(facts),
-            Stage::Asked { at } | Stage::Collecting { at, .. }
-                if late(at, SNAPSHOT_PATIENCE * (1 << self.asked_in_vain.min(SNAPSHOT_DOUBLINGS))) =>
-            {
-                self.asked_in_vain += 1;
-                self.make_room(facts);
-            }
-            Stage::Idle
-            | Stage::MakingRoom { .. }
-            | Stage::Asked { .. }
-            | Stage::Collecting { .. }
-            | Stage::Serving { .. } => {}
+        if let Stage::MakingRoom { at, .. } = &self.stage
+            && late(at, ROOM_PATIENCE)
+        {
+            return self.ask(facts);
+        }
+        let patience = SNAPSHOT_PATIENCE * (1 << self.asked_in_vain.min(SNAPSHOT_DOUBLINGS));
+        if let Stage::Asked { at } | Stage::Collecting { at, .. } = &self.stage
+            && late(at, patience)
+        {
+            self.asked_in_vain += 1;
+            self.make_room(facts);
         }
     }
 }

@@ -68,6 +68,20 @@ fn message_name(message: &CoordinatorMessage) -> &'static str {
     message.into()
 }
 
+/// A machine that a worker has come to as a joiner.
+fn joined() -> SnapshotRound {
+    let mut round = SnapshotRound::new(false);
+    round.joins(worker(JOINER), Step::ZERO);
+    round
+}
+
+fn snapshot(step: u64) -> SnapshotId {
+    SnapshotId {
+        generation: generation(),
+        step: Step::new(step),
+    }
+}
+
 /// A worker joins, and the snapshot at `step` is taken for it.
 fn serving(round: &mut SnapshotRound, step: u64, now: Duration) -> (SnapshotId, Vec<String>) {
     let facts = facts(now);
@@ -77,10 +91,7 @@ fn serving(round: &mut SnapshotRound, step: u64, now: Duration) -> (SnapshotId, 
     assert!(round.room_made(worker(2), generation(), generation()));
     round.ask(&facts);
     assert_eq!(commands(round), ["CloseWith to w2"]);
-    let id = SnapshotId {
-        generation: generation(),
-        step: Step::new(step),
-    };
+    let id = snapshot(step);
     let shares = || vec![(0, StateHash::of(&[0])), (1, StateHash::of(&[1]))];
     round.snapshotted(worker(1), id, shares(), &facts);
     assert_eq!(commands(round), [""; 0], "the other holder is awaited");
@@ -90,8 +101,7 @@ fn serving(round: &mut SnapshotRound, step: u64, now: Duration) -> (SnapshotId, 
 
 #[test]
 fn a_joiner_is_served_follows_and_is_let_go() {
-    let mut round = SnapshotRound::new(false);
-    round.joins(worker(JOINER), Step::ZERO);
+    let mut round = joined();
     let (id, told) = serving(&mut round, 5, Duration::ZERO);
     assert_eq!(told, ["whole at s5", "Serve to w1", "Serve to w2", "Copy to w3"]);
     round.caught_up(worker(JOINER), id, Step::new(7));
@@ -108,8 +118,7 @@ fn a_joiner_is_served_follows_and_is_let_go() {
 
 #[test]
 fn an_order_that_is_not_answered_is_said_again() {
-    let mut round = SnapshotRound::new(false);
-    round.joins(worker(JOINER), Step::ZERO);
+    let mut round = joined();
     let (id, _) = serving(&mut round, 5, Duration::ZERO);
     round.tend(&facts(RESEND - Duration::from_millis(1)));
     assert_eq!(commands(&mut round), [""; 0]);
@@ -122,8 +131,7 @@ fn an_order_that_is_not_answered_is_said_again() {
 
 #[test]
 fn a_joiner_that_copies_in_vain_time_and_again_is_waited_for() {
-    let mut round = SnapshotRound::new(false);
-    round.joins(worker(JOINER), Step::ZERO);
+    let mut round = joined();
     for attempt in 1..=MAX_COPY_ATTEMPTS {
         serving(&mut round, u64::from(attempt), Duration::ZERO);
         let now = facts(Duration::ZERO);
@@ -139,8 +147,7 @@ fn a_joiner_that_copies_in_vain_time_and_again_is_waited_for() {
 
 #[test]
 fn no_snapshot_is_taken_for_joiners_that_cannot_come() {
-    let mut round = SnapshotRound::new(false);
-    round.joins(worker(JOINER), Step::ZERO);
+    let mut round = joined();
     let kept_out: [fn(&mut Facts); 3] = [
         |facts| facts.seats = 0,
         |facts| facts.leaving = [worker(JOINER)].into(),
@@ -159,12 +166,8 @@ fn no_snapshot_is_taken_for_joiners_that_cannot_come() {
 fn holders_that_have_different_bytes_are_named() {
     let mut round = SnapshotRound::new(true);
     let facts = facts(Duration::ZERO);
-    let id = SnapshotId {
-        generation: generation(),
-        step: Step::new(4),
-    };
     for (holder, byte) in [(1, 0), (2, 9)] {
-        round.snapshotted(worker(holder), id, vec![(0, StateHash::of(&[byte]))], &facts);
+        round.snapshotted(worker(holder), snapshot(4), vec![(0, StateHash::of(&[byte]))], &facts);
     }
     assert_eq!(commands(&mut round), ["disagree about share 0 at s4"]);
 }

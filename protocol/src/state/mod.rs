@@ -8,15 +8,17 @@ mod pieces;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use strum::Display;
 
 pub use pieces::{ShareHasher, StatePieces, share_hash};
 
-use crate::hash::PieceHash;
+use crate::hash::{PieceHash, hash};
 use crate::limits::PIECE_BYTES;
 use crate::words::Step;
 
 /// The type of a tensor's elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Display, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[strum(serialize_all = "lowercase")]
 pub enum Dtype {
     /// IEEE 754 binary32, little-endian.
     F32,
@@ -34,16 +36,6 @@ impl Dtype {
             Self::F32 => 4,
             Self::F64 | Self::U64 => 8,
         }
-    }
-}
-
-impl fmt::Display for Dtype {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::F32 => "f32",
-            Self::F64 => "f64",
-            Self::U64 => "u64",
-        })
     }
 }
 
@@ -97,35 +89,10 @@ impl fmt::Display for TensorSpec {
     }
 }
 
-/// The BLAKE3 hash of a state, of a list of tensors, or of a program.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct StateHash([u8; 32]);
-
-impl StateHash {
-    /// The hash with these bytes.
-    #[must_use]
-    pub const fn new(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-
-    /// The bare bytes.
-    #[must_use]
-    pub const fn bytes(self) -> [u8; 32] {
-        self.0
-    }
-
-    /// The hash of `bytes` as they are.
-    #[must_use]
-    pub fn of(bytes: &[u8]) -> Self {
-        Self(blake3::hash(bytes).into())
-    }
-}
-
-impl fmt::Display for StateHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
+hash!(
+    /// The BLAKE3 hash of a state, of a list of tensors, or of a program.
+    StateHash
+);
 
 impl fmt::Debug for StateHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

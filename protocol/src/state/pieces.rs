@@ -59,7 +59,7 @@ impl StatePieces {
     /// share has one, too; bytes of another length have another one than the share.
     #[must_use]
     pub fn hash_of(&self, share: Share, mut bytes: &[u8]) -> StateHash {
-        let mut hasher = share_hasher(bytes.len());
+        let mut hasher = share_hasher(bytes.len() as u64);
         let pieces = self.pieces_of(share);
         for piece in pieces {
             let length = self.start(piece + 1) - self.start(piece);
@@ -109,17 +109,16 @@ impl StatePieces {
     }
 }
 
-fn share_hasher(bytes: usize) -> blake3::Hasher {
+fn share_hasher(bytes: u64) -> blake3::Hasher {
     let mut hasher = blake3::Hasher::new_derive_key("sardana share v1");
-    hasher.update(&(bytes as u64).to_le_bytes());
+    hasher.update(&bytes.to_le_bytes());
     hasher
 }
 
 /// The hash of a share of `bytes` bytes, from the hashes of its pieces.
 #[must_use]
 pub fn share_hash(bytes: u64, pieces: &[PieceHash]) -> StateHash {
-    let mut hasher = blake3::Hasher::new_derive_key("sardana share v1");
-    hasher.update(&bytes.to_le_bytes());
+    let mut hasher = share_hasher(bytes);
     for piece in pieces {
         hasher.update(&piece.bytes());
     }
@@ -176,7 +175,7 @@ impl<'a> ShareHasher<'a> {
 
     fn open(&mut self) {
         if let Some(share) = self.share() {
-            self.hasher = share_hasher(self.pieces.bytes_of(share).len());
+            self.hasher = share_hasher(self.pieces.bytes_of(share).len() as u64);
         }
     }
 

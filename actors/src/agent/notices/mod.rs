@@ -156,7 +156,7 @@ async fn detected(address: &MetadataAddress) -> Option<Cloud> {
         match detect(answer, tries) {
             Detected::Cloud(cloud) => return Some(cloud),
             Detected::Again { after } => sleep(after).await,
-            Detected::Nobody => return None,
+            Detected::NoCloud => return None,
         }
     }
 }

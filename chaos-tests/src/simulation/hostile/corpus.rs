@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use sardana_protocol::checkpoint::{Condition, DepotAddress, DepotId, Head, ManifestId, ManifestKey, PieceHash, Placing};
 use sardana_protocol::messages::{
     CatchUp, CoordinatorMessage, DepotMessage, Form, Introduction, Joiners, Last, MemberAddress, MembersDigest, Peer,
-    Restore, Ring, Save, Seated, Serve, Shares, Snapshot, Standing, StepReport, Tally, Told, Trailer, WorkerMessage,
+    Restore, Ring, Save, Seated, Serve, Shares, Snapshot, Standing, StepReport, Tally, Trailer, WorkerMessage,
 };
 use sardana_protocol::plan::{OrderedPart, Part, VisitPart};
 use sardana_protocol::snapshot::SnapshotId;
@@ -112,7 +112,7 @@ fn of_worker_beside_training() -> Vec<WorkerMessage> {
             state: StateSize { pieces: 5, bytes: 40 },
             start: 0,
             pieces: vec![PieceHash::of(b"piece")],
-            told: Told::More,
+            is_last: false,
         },
         WorkerMessage::Saving { snapshot, attempt: 1 },
         WorkerMessage::NotSaved {
@@ -171,7 +171,7 @@ pub(crate) fn of_depot(task: StateHash, build: StateHash) -> Vec<DepotMessage> {
     vec![
         DepotMessage::Holds {
             heads: vec![head.clone()],
-            told: Told::All,
+            is_last: true,
             unreadable: vec![key()],
         },
         DepotMessage::Deleted { key: key() },

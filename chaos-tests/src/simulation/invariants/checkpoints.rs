@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestKey};
 use sardana_protocol::membership::{Contents, DepotEvent, Saves};
-use sardana_protocol::messages::{DepotMessage, Told};
+use sardana_protocol::messages::DepotMessage;
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::Step;
 
@@ -20,7 +20,7 @@ pub(crate) struct Checkpoints {
     kept: BTreeMap<(DepotId, ManifestKey), Fate>,
     rotted: BTreeSet<DepotId>,
     /// What each connected depot has told.
-    heard: BTreeMap<DepotId, (Told, BTreeMap<ManifestKey, Head>)>,
+    heard: BTreeMap<DepotId, (bool, BTreeMap<ManifestKey, Head>)>,
     /// What each depot told last in the coordinator's present life, also if it is gone since.
     told: BTreeMap<DepotId, BTreeSet<ManifestKey>>,
     /// How often each checkpoint could not be loaded, in the coordinator's present life.
@@ -91,7 +91,7 @@ impl Law {
         let last = last.entry(depot).or_default();
         match event {
             DepotEvent::Arrived { .. } => {
-                heard.insert(depot, (Told::More, BTreeMap::new()));
+                heard.insert(depot, (false, BTreeMap::new()));
             }
             DepotEvent::Lost { .. } => {
                 heard.remove(&depot);
@@ -99,14 +99,14 @@ impl Law {
             DepotEvent::Said(said) => {
                 let Some((all, known)) = heard.get_mut(&depot) else { return };
                 match said.as_ref() {
-                    DepotMessage::Holds { heads, told, .. } => {
-                        if *all == Told::All {
+                    DepotMessage::Holds { heads, is_last, .. } => {
+                        if *all {
                             known.clear();
                         }
                         known.extend(heads.iter().map(|head| (head.key, head.clone())));
-                        *all = *told;
+                        *all = *is_last;
                         last.extend(known.keys());
-                        if *told == Told::All {
+                        if *is_last {
                             last.retain(|key| known.contains_key(key));
                         }
                     }

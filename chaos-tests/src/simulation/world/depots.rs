@@ -7,7 +7,7 @@ use std::time::Duration;
 use sardana_protocol::checkpoint::{Condition, DepotId, ManifestKey};
 use sardana_protocol::limits::{GREETING_DEADLINE, RETRY_EVERY};
 use sardana_protocol::membership::{Contents, DepotEvent, Event};
-use sardana_protocol::messages::{DepotMessage, DepotOrder, Told};
+use sardana_protocol::messages::{DepotMessage, DepotOrder};
 use sardana_protocol::words::Incarnation;
 
 use super::World;
@@ -252,11 +252,19 @@ impl World {
         while heads.len() > HEADS {
             let rest = heads.split_off(HEADS);
             let heads = std::mem::replace(&mut heads, rest);
-            let (told, unreadable) = (Told::More, Vec::new());
-            self.depot_says(place, DepotMessage::Holds { heads, told, unreadable });
+            let part = DepotMessage::Holds {
+                heads,
+                is_last: false,
+                unreadable: Vec::new(),
+            };
+            self.depot_says(place, part);
         }
-        let (told, unreadable) = (Told::All, self.depots[place].unreadable.iter().copied().collect());
-        self.depot_says(place, DepotMessage::Holds { heads, told, unreadable });
+        let last = DepotMessage::Holds {
+            heads,
+            is_last: true,
+            unreadable: self.depots[place].unreadable.iter().copied().collect(),
+        };
+        self.depot_says(place, last);
     }
 
     /// Tells all again if something has changed in what a depot has of its checkpoints.

@@ -29,11 +29,7 @@ fn a_step_begins_offers_sums_and_applies() {
 #[test]
 fn a_worker_one_step_behind_applies_the_sum_of_another() {
     let mut worker = worker();
-    let catch_up = CatchUp::Sum { from: Rank::new(1) };
-    let behind = Form {
-        catch_up,
-        ..pair(1, 0, 1)
-    };
+    let behind = lacks_sum(pair(1, 0, 1), 1);
     assert_eq!(
         form(&mut worker, behind.clone()),
         [
@@ -59,14 +55,7 @@ fn a_worker_one_step_behind_applies_the_sum_of_another() {
 #[test]
 fn a_worker_without_the_state_loads_that_of_another() {
     let mut worker = worker();
-    let catch_up = CatchUp::State { from: Rank::ZERO };
-    let commands = form(
-        &mut worker,
-        Form {
-            catch_up,
-            ..pair(1, 1, 7)
-        },
-    );
+    let commands = form(&mut worker, lacks_state(pair(1, 1, 7), 0));
     assert_eq!(
         commands[1],
         Command::Network(NetworkCommand::Fetch {
@@ -76,21 +65,12 @@ fn a_worker_without_the_state_loads_that_of_another() {
             donor: member(0)
         })
     );
-    let broken = Event::LinkBroken {
-        generation: g(1),
-        peer: WorkerId::new(1),
-    };
-    assert_eq!(said(&worker.handle(broken)), ["link broken g1.1 w1"], "the donor is gone");
+    let told = link_broken(&mut worker, 1, 1);
+    assert_eq!(said(&told), ["link broken g1.1 w1"], "the donor is gone");
     halt(&mut worker, 2);
     assert_eq!(fetched(&mut worker, 1, 7), [], "GEN-3");
 
-    form(
-        &mut worker,
-        Form {
-            catch_up,
-            ..pair(2, 1, 7)
-        },
-    );
+    form(&mut worker, lacks_state(pair(2, 1, 7), 0));
     assert_eq!(fetched(&mut worker, 2, 7), [accept()]);
     assert_eq!(worker.next_work(), Work::Load { step: s(7) });
     assert_eq!(worker.next_work(), Work::Wait);
@@ -103,14 +83,7 @@ fn a_worker_without_the_state_loads_that_of_another() {
 #[test]
 fn a_halt_while_loading_is_answered_with_the_loaded_state() {
     let mut worker = worker();
-    let catch_up = CatchUp::State { from: Rank::ZERO };
-    form(
-        &mut worker,
-        Form {
-            catch_up,
-            ..pair(1, 1, 7)
-        },
-    );
+    form(&mut worker, lacks_state(pair(1, 1, 7), 0));
     let _ = fetched(&mut worker, 1, 7);
     assert_eq!(worker.next_work(), Work::Load { step: s(7) });
     assert_eq!(said(&halt(&mut worker, 2)), [""; 0]);
@@ -161,22 +134,18 @@ fn the_chief_reports_each_step_once_and_again_if_asked() {
     let mut worker = worker();
     form(&mut worker, single(1, 0));
     for step in 0..3 {
-        compute_all(&mut worker, shards(0, 4));
-        let _ = apply(&mut worker, step);
+        let _ = steps_alone(&mut worker, step);
     }
     // The first step was told with the progress of the generation.
     assert_eq!(said(&beat(&mut worker, Heartbeat::NotDue)), ["progress g1.1 s3 [s1, s2]"]);
     assert_eq!(beat(&mut worker, Heartbeat::NotDue), []);
     assert_eq!(said(&beat(&mut worker, Heartbeat::Due(None))), ["progress g1.1 s3 []"]);
     halt(&mut worker, 2);
-    let report_from = s(1);
-    form(
-        &mut worker,
-        Form {
-            report_from,
-            ..single(2, 3)
-        },
-    );
+    let from_s1 = Form {
+        report_from: s(1),
+        ..single(2, 3)
+    };
+    form(&mut worker, from_s1);
     assert_eq!(said(&beat(&mut worker, Heartbeat::NotDue)), ["progress g1.2 s3 [s1, s2]"]);
 }
 
@@ -184,20 +153,15 @@ fn the_chief_reports_each_step_once_and_again_if_asked() {
 fn a_new_chief_reports_what_the_old_one_did_not() {
     let mut worker = seated(1);
     for step in 0..2 {
-        compute_all(&mut worker, shards(2, 4));
-        let _ = summed(&mut worker, 1, step, Trailer::Continue);
-        let _ = apply(&mut worker, step);
+        let _ = steps(&mut worker, 1, step, Trailer::Continue);
     }
     assert_eq!(beat(&mut worker, Heartbeat::NotDue), [], "it is not the chief");
     halt(&mut worker, 2);
-    let report_from = s(1);
-    form(
-        &mut worker,
-        Form {
-            report_from,
-            ..pair(2, 0, 2)
-        },
-    );
+    let from_s1 = Form {
+        report_from: s(1),
+        ..pair(2, 0, 2)
+    };
+    form(&mut worker, from_s1);
     assert_eq!(said(&beat(&mut worker, Heartbeat::NotDue)), ["progress g1.2 s2 [s1]"]);
 }
 
@@ -211,9 +175,7 @@ fn many_reports_go_out_in_several_messages() {
     let mut worker = Member::new(&job, KEEPS);
     form(&mut worker, pair(1, 1, 0));
     for step in 0..many {
-        compute_all(&mut worker, shards(2, 4));
-        let _ = summed(&mut worker, 1, step, Trailer::Continue);
-        let _ = apply(&mut worker, step);
+        let _ = steps(&mut worker, 1, step, Trailer::Continue);
     }
     halt(&mut worker, 2);
     form(&mut worker, single(2, many));

@@ -2,10 +2,6 @@
 
 use super::*;
 
-fn prepare(worker: &mut Member, form: Form) -> Vec<Command> {
-    worker.handle(Event::Ordered(CoordinatorMessage::Prepare(Box::new(form))))
-}
-
 /// The member at rank 0 of two stays on alone from g2 on.
 fn staying() -> Member {
     let mut worker = seated(0);
@@ -42,9 +38,7 @@ fn a_closer_says_what_matters_most() {
 #[test]
 fn a_member_begins_the_prepared_generation_at_the_boundary() {
     let mut worker = staying();
-    compute_all(&mut worker, shards(0, 2));
-    let _ = summed(&mut worker, 1, 0, Trailer::Switch(g(2)));
-    let commands = apply(&mut worker, 0);
+    let commands = steps(&mut worker, 0, 0, Trailer::Switch(g(2)));
     assert_eq!(said(&commands), ["progress g1.1 s1 [s0]", "switched g1.2 at s1"]);
     assert!(commands.contains(&Command::Network(NetworkCommand::Switch {
         generation: g(2),
@@ -54,19 +48,15 @@ fn a_member_begins_the_prepared_generation_at_the_boundary() {
         !commands.contains(&Command::Network(NetworkCommand::Abort { generation: g(1) })),
         "the ring sends the last sum on: {commands:?}"
     );
-    compute_all(&mut worker, shards(0, 4));
-    assert_eq!(said(&apply(&mut worker, 1)), ["progress g1.2 s2 [s1]"]);
+    assert_eq!(said(&steps_alone(&mut worker, 1)), ["progress g1.2 s2 [s1]"]);
 }
 
 #[test]
 fn a_member_that_leaves_has_halted_at_the_boundary() {
     let mut worker = seated(1);
-    let _ = worker.handle(Event::Leave {
-        reason: "test".to_owned(),
-    });
-    compute_all(&mut worker, shards(2, 4));
-    let _ = summed(&mut worker, 1, 0, Trailer::Switch(g(2)));
-    let commands = apply(&mut worker, 0);
+    let reason = "test".to_owned();
+    let _ = worker.handle(Event::Leave { reason });
+    let commands = steps(&mut worker, 1, 0, Trailer::Switch(g(2)));
     assert_eq!(said(&commands)[1..], ["progress g1.1 s1 []", "halted g1.2 at s1 with []"]);
     assert!(
         !commands.contains(&Command::Network(NetworkCommand::Abort { generation: g(1) })),
@@ -79,14 +69,9 @@ fn a_member_that_leaves_has_halted_at_the_boundary() {
 #[test]
 fn a_chief_that_is_left_out_tells_its_last_reports_first() {
     let mut worker = seated(0);
-    for (step, trailer) in [(0, Trailer::Continue), (1, Trailer::Switch(g(2)))] {
-        compute_all(&mut worker, shards(0, 2));
-        let _ = summed(&mut worker, 1, step, trailer);
-        let commands = apply(&mut worker, step);
-        if step == 1 {
-            assert_eq!(said(&commands), ["progress g1.1 s2 [s1]", "halted g1.2 at s2 with []"]);
-        }
-    }
+    steps(&mut worker, 0, 0, Trailer::Continue);
+    let commands = steps(&mut worker, 0, 1, Trailer::Switch(g(2)));
+    assert_eq!(said(&commands), ["progress g1.1 s2 [s1]", "halted g1.2 at s2 with []"]);
 }
 
 #[test]
@@ -146,15 +131,10 @@ fn a_switch_that_a_halt_has_outrun_changes_nothing() {
 #[test]
 fn a_state_that_is_loaded_at_the_end_is_concluded_anew() {
     let mut worker = worker();
-    let behind = |count, rank| Form {
-        catch_up: CatchUp::State { from: Rank::new(1) },
-        ..pair(count, rank, 10)
-    };
     for count in 1..3 {
-        form(&mut worker, behind(count, 0));
+        form(&mut worker, lacks_state(pair(count, 0, 10), 1));
         let _ = fetched(&mut worker, count, 10);
-        assert_eq!(worker.next_work(), Work::Load { step: s(10) });
-        let _ = worker.handle(Event::Loaded);
+        let _ = load(&mut worker, 10);
         assert_eq!(said(&conclude(&mut worker, 10)).len(), 1);
         halt(&mut worker, count + 1);
     }

@@ -47,9 +47,8 @@ fn a_trailer_that_says_stop_ends_the_job_after_its_update() {
 fn a_worker_behind_the_stop_catches_up_and_stops_too() {
     let mut worker = worker();
     let behind = Form {
-        catch_up: CatchUp::Sum { from: Rank::ZERO },
         stop_at: Some(s(1)),
-        ..pair(1, 1, 1)
+        ..lacks_sum(pair(1, 1, 1), 0)
     };
     form(&mut worker, behind);
     let _ = fetched(&mut worker, 1, 0);
@@ -62,8 +61,7 @@ fn the_only_worker_stops_at_the_next_boundary() {
     let mut worker = worker();
     form(&mut worker, single(1, 0));
     assert_eq!(close_with(&mut worker, 1, Trailer::Stop), [], "there is no ring");
-    compute_all(&mut worker, shards(0, 4));
-    let _ = apply(&mut worker, 0);
+    let _ = steps_alone(&mut worker, 0);
     assert_eq!(said(&conclude(&mut worker, 1)).len(), 1);
 }
 
@@ -72,8 +70,7 @@ fn the_last_step_ends_the_job() {
     let mut worker = worker();
     form(&mut worker, single(1, 0));
     for step in 0..10 {
-        compute_all(&mut worker, shards(0, 4));
-        let _ = apply(&mut worker, step);
+        let _ = steps_alone(&mut worker, step);
     }
     // What the coordinator lacks is said before the end.
     let rest = "progress g1.1 s10 [s1, s2, s3, s4, s5, s6, s7, s8, s9]".to_owned();
@@ -120,7 +117,7 @@ fn a_halt_before_the_conclusion_does_not_lose_it() {
 
 /// A closer has told it so by itself: the coordinator, which an operator would tell, knows nothing of it.
 #[test]
-fn a_stop_that_nobody_wants_is_forgotten() {
+fn a_stop_that_no_operator_wants_is_forgotten() {
     let (mut worker, _) = stopped();
     let _ = conclude(&mut worker, 1);
     halt(&mut worker, 2);
@@ -131,14 +128,14 @@ fn a_stop_that_nobody_wants_is_forgotten() {
 /// A trailer reached only this worker, which was then cut off; the others computed the step again, without the stop, and more.
 #[test]
 fn an_end_that_the_others_went_beyond_is_forgotten() {
-    for catch_up in [CatchUp::Sum { from: Rank::new(1) }, CatchUp::State { from: Rank::new(1) }] {
+    for behind in [lacks_sum(pair(2, 0, 2), 1), lacks_state(pair(2, 0, 2), 1)] {
         let (mut worker, _) = stopped();
         let _ = conclude(&mut worker, 1);
         halt(&mut worker, 2);
+        let catch_up = behind.catch_up;
         let beyond = Form {
-            catch_up,
             stop_at: Some(s(1)),
-            ..pair(2, 0, 2)
+            ..behind
         };
         assert_eq!(said(&form(&mut worker, beyond)), [""; 0]);
         assert_eq!(
@@ -151,8 +148,7 @@ fn an_end_that_the_others_went_beyond_is_forgotten() {
             assert_eq!(said(&apply(&mut worker, 1)), [""; 0]);
         } else {
             let _ = fetched(&mut worker, 2, 2);
-            assert_eq!(worker.next_work(), Work::Load { step: s(2) });
-            assert_eq!(said(&worker.handle(Event::Loaded)), [""; 0]);
+            assert_eq!(said(&load(&mut worker, 2)), [""; 0]);
         }
         let last = said(&conclude(&mut worker, 2)).pop();
         assert_eq!(last, Some(format!("finished g1.2 s2 {:?}", hash(2))), "BITS-1");

@@ -69,15 +69,11 @@ fn after_halted_a_sum_of_the_old_generation_changes_nothing() {
     form(&mut worker, pair(2, 0, 0));
     assert_eq!(summed(&mut worker, 1, 0, Trailer::Continue), [], "GEN-3");
     assert_eq!(summed(&mut worker, 2, 1, Trailer::Continue), [], "not the step under way");
-    let broken = |generation| Event::LinkBroken {
-        generation,
-        peer: WorkerId::new(2),
-    };
-    assert_eq!(worker.handle(broken(g(1))), [], "GEN-3");
+    assert_eq!(link_broken(&mut worker, 1, 2), [], "GEN-3");
     assert_eq!(worker.handle(Event::LinksReady { generation: g(1) }), [], "GEN-3");
     assert_eq!(close_with(&mut worker, 1, Trailer::Stop), [], "GEN-3");
     assert_eq!(worker.next_work(), Work::Wait);
-    assert_eq!(said(&worker.handle(broken(g(2)))), ["link broken g1.2 w2"]);
+    assert_eq!(said(&link_broken(&mut worker, 2, 2)), ["link broken g1.2 w2"]);
     assert_eq!(summed(&mut worker, 2, 0, Trailer::Continue), [accept()]);
     assert_eq!(summed(&mut worker, 2, 0, Trailer::Continue), [], "once is enough");
 }
@@ -91,16 +87,11 @@ fn halts_and_forms_of_old_generations_are_ignored() {
     assert_eq!(said(&halt(&mut worker, 3)), ["halted g1.3 at s0 with []"], "asked again");
     assert_ne!(form(&mut worker, pair(3, 0, 0)), []);
     assert_eq!(halt(&mut worker, 3), [], "a halt that was overtaken by its form");
-    assert_eq!(
-        form(&mut worker, pair(4, 0, 0)),
-        [],
-        "nobody leaves a generation without a promise"
-    );
-    let newer = Generation::new(Incarnation::new(2), 1);
-    assert_eq!(
-        said(&worker.handle(Event::Ordered(CoordinatorMessage::Halt { generation: newer }))).len(),
-        1
-    );
+    // No worker leaves a generation without a promise.
+    assert_eq!(form(&mut worker, pair(4, 0, 0)), []);
+    let generation = Generation::new(Incarnation::new(2), 1);
+    let newer = worker.handle(Event::Ordered(CoordinatorMessage::Halt { generation }));
+    assert_eq!(said(&newer).len(), 1);
     assert_eq!(halt(&mut worker, 900), [], "an older incarnation is fenced");
 }
 
@@ -115,10 +106,7 @@ fn ready_is_said_when_the_links_are_made_and_again_when_asked_again() {
         (told.generation, told.seat, told.training),
         (g(1), Some(seat(0, Ring::Whole)), true)
     );
-    let _ = worker.handle(Event::LinkBroken {
-        generation: g(1),
-        peer: member(1).worker,
-    });
+    let _ = link_broken(&mut worker, 1, 2);
     assert_eq!(worker.introduction().seat, Some(seat(0, Ring::Broken)));
 }
 
@@ -126,18 +114,14 @@ fn ready_is_said_when_the_links_are_made_and_again_when_asked_again() {
 #[test]
 fn a_broken_link_is_told_until_the_halt_comes() {
     let mut worker = seated(0);
-    let peer = member(1).worker;
-    let told = said(&worker.handle(Event::LinkBroken { generation: g(1), peer }));
-    let heartbeat = Heartbeat::Due(None);
-    let beats = said(&worker.handle(Event::Beat { heartbeat }));
-    assert_eq!(beats[..1], told[..]);
+    let told = said(&link_broken(&mut worker, 1, 2));
+    assert_eq!(said(&beat(&mut worker, Heartbeat::Due(None)))[..1], told[..]);
     let ready = said(&worker.handle(Event::LinksReady { generation: g(1) }));
     assert_eq!(ready, told, "links that were made since then do not make it whole");
-    let heartbeat = Heartbeat::NotDue;
-    assert_eq!(worker.handle(Event::Beat { heartbeat }), []);
+    assert_eq!(beat(&mut worker, Heartbeat::NotDue), []);
     let _ = halt(&mut worker, 2);
-    let heartbeat = Heartbeat::Due(None);
-    assert_eq!(said(&worker.handle(Event::Beat { heartbeat })).len(), 1, "only that it lives");
+    let beats = said(&beat(&mut worker, Heartbeat::Due(None)));
+    assert_eq!(beats.len(), 1, "only that it lives");
 }
 
 /// A seat at `rank` of two.
@@ -164,20 +148,12 @@ fn nothing_of_a_life_before_the_newest_coordinators_counts() {
     for old in [1, 2] {
         let generation = later(old);
         assert_eq!(worker.handle(Event::Ordered(CoordinatorMessage::Halt { generation })), []);
-        assert_eq!(
-            worker.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(Form {
-                generation,
-                ..pair(2, 0, 0)
-            })))),
-            []
-        );
-        assert_eq!(
-            worker.handle(Event::Ordered(CoordinatorMessage::Prepare(Box::new(Form {
-                generation,
-                ..pair(2, 0, 0)
-            })))),
-            []
-        );
+        let fenced = Form {
+            generation,
+            ..pair(2, 0, 0)
+        };
+        assert_eq!(form(&mut worker, fenced.clone()), []);
+        assert_eq!(prepare(&mut worker, fenced), []);
     }
     assert_eq!(worker.introduction().generation, g(1), "it goes on training");
     let told = said(&worker.handle(Event::Ordered(CoordinatorMessage::Halt { generation: later(3) })));

@@ -41,11 +41,9 @@ fn followed(worker: &mut Member, step: u64, trailer: Trailer, keeper_at: u64) ->
 fn joiner() -> Member {
     let mut worker = worker();
     let _ = copy(&mut worker, taken([true; 2]));
-    let _ = worker.handle(Event::Copied {
-        snapshot: snapshot(1, 5),
-    });
-    assert_eq!(worker.next_work(), Work::Load { step: s(5) });
-    assert_eq!(worker.handle(Event::Loaded), [follow(5)]);
+    let snapshot = snapshot(1, 5);
+    let _ = worker.handle(Event::Copied { snapshot });
+    assert_eq!(load(&mut worker, 5), [follow(5)]);
     worker
 }
 
@@ -53,10 +51,6 @@ fn joiner() -> Member {
 fn third() -> Form {
     let thirds = [(0, shards(0, 2)), (1, shards(2, 3)), (2, shards(3, 4))];
     seat_of(2, 2, 0, [&thirds; 2])
-}
-
-fn prepare(worker: &mut Member, form: Form) -> Vec<Command> {
-    worker.handle(Event::Ordered(CoordinatorMessage::Prepare(Box::new(form))))
 }
 
 /// A joiner with links for g2, that has applied the sum of s5.
@@ -69,21 +63,16 @@ fn prepared() -> Member {
     worker
 }
 
-/// Joins: the last three commands of a switch.
+/// What lets a joiner in at `step`.
 fn switched(step: u64) -> Vec<Command> {
+    let (generation, step) = (g(2), s(step));
     vec![
-        Command::Network(NetworkCommand::Switch {
-            generation: g(2),
-            step: s(step),
-        }),
-        Command::Send(WorkerMessage::Switched {
-            generation: g(2),
-            step: s(step),
-        }),
+        Command::Network(NetworkCommand::Switch { generation, step }),
+        Command::Send(WorkerMessage::Switched { generation, step }),
         Command::Retain {
             pieces: vec![shards(3, 4)],
         },
-        Command::Begin { step: s(step) },
+        Command::Begin { step },
     ]
 }
 
@@ -106,8 +95,7 @@ fn a_joiner_copies_loads_and_asks_for_the_next_sum() {
     assert_eq!(worker.handle(copied(4)), [], "another snapshot");
     assert_eq!(worker.handle(copied(5)), [accept()]);
     assert_eq!(worker.handle(copied(5)), [], "once is enough");
-    assert_eq!(worker.next_work(), Work::Load { step: s(5) });
-    let Some(Command::Network(NetworkCommand::Follow { step, .. })) = worker.handle(Event::Loaded).pop() else {
+    let Some(Command::Network(NetworkCommand::Follow { step, .. })) = load(&mut worker, 5).pop() else {
         panic!("it follows from the snapshot on");
     };
     assert_eq!((step, worker.step()), (s(5), s(5)));
@@ -158,8 +146,7 @@ fn in_fast_order_only_what_came_from_the_snapshot_counts() {
         [Command::Network(NetworkCommand::Copy(Box::new(zero.clone())))]
     );
     let _ = worker.handle(Event::Copied { snapshot: zero.id });
-    assert_eq!(worker.next_work(), Work::Load { step: s(0) });
-    let _ = worker.handle(Event::Loaded);
+    let _ = load(&mut worker, 0);
     halt(&mut worker, 2);
     let again = copy(&mut worker, zero);
     assert!(
@@ -211,9 +198,8 @@ fn that_it_has_caught_up_is_said_once_when_the_keeper_is_at_most_one_step_ahead(
     let _ = apply(&mut worker, 6);
     assert_eq!(said(&followed(&mut worker, 7, Trailer::Continue, 8)), [""; 0]);
     let _ = apply(&mut worker, 7);
-    let heartbeat = Heartbeat::Due(None);
-    let beat = said(&worker.handle(Event::Beat { heartbeat }));
-    assert_eq!(beat[0], "caught up from g1.1@s5 s8", "nobody asks whether it has: {beat:?}");
+    let beat = said(&beat(&mut worker, Heartbeat::Due(None)));
+    assert_eq!(beat[0], "caught up from g1.1@s5 s8", "the coordinator does not ask: {beat:?}");
     // The coordinator says `Copy` again if it has not heard that the first one came.
     assert_eq!(copy(&mut worker, taken([true; 2])), [follow(8)]);
     assert_eq!(
@@ -239,14 +225,14 @@ fn a_copy_that_failed_is_said_and_may_begin_anew() {
     let failed = |worker: &mut Member| {
         worker.handle(Event::CopyFailed {
             snapshot: snapshot(1, 5),
-            reason: "nobody has it".to_owned(),
+            reason: "no holder has it".to_owned(),
         })
     };
-    assert_eq!(said(&failed(&mut worker)), ["copy of g1.1@s5 failed: nobody has it"]);
+    assert_eq!(said(&failed(&mut worker)), ["copy of g1.1@s5 failed: no holder has it"]);
     assert_eq!(failed(&mut worker), []);
     assert_eq!(
         said(&prepare(&mut worker, third())),
-        ["copy of g1.1@s5 failed: nobody has it"],
+        ["copy of g1.1@s5 failed: no holder has it"],
         "it may not have been heard"
     );
     assert_eq!(copy(&mut worker, taken([true; 2])), [follow(5)], "what was copied stays");
@@ -317,12 +303,8 @@ fn a_newer_plan_replaces_an_older_one() {
     assert_eq!(prepare(&mut worker, newer), replaced);
     assert_eq!(prepare(&mut worker, third()), [], "an older one");
     assert_eq!(worker.handle(Event::LinksReady { generation: g(2) }), [], "GEN-3");
-    let broken = |generation| Event::LinkBroken {
-        generation,
-        peer: WorkerId::new(1),
-    };
-    assert_eq!(worker.handle(broken(g(2))), [], "GEN-3");
-    assert_eq!(said(&worker.handle(broken(g(3)))), ["link broken g1.3 w1"]);
+    assert_eq!(link_broken(&mut worker, 2, 1), [], "GEN-3");
+    assert_eq!(said(&link_broken(&mut worker, 3, 1)), ["link broken g1.3 w1"]);
     let _ = followed(&mut worker, 6, Trailer::Switch(g(2)), 7);
     assert_eq!(apply(&mut worker, 6), [], "it has no seat there any more");
 }
@@ -350,16 +332,9 @@ fn a_form_that_was_meant_for_where_it_stood_before_is_answered_with_where_it_sta
         ["halted g1.1 at s5 with []"],
         "STEP-2"
     );
-    let behind = Form {
-        catch_up: CatchUp::Sum { from: Rank::ZERO },
-        ..pair(2, 1, 7)
-    };
-    assert_eq!(said(&form(&mut worker, behind)), ["halted g1.2 at s5 with []"]);
-    let back = Form {
-        catch_up: CatchUp::State { from: Rank::ZERO },
-        ..pair(2, 1, 4)
-    };
-    assert_eq!(said(&form(&mut worker, back)), ["halted g1.2 at s5 with []"], "STEP-1");
+    let halted = ["halted g1.2 at s5 with []"];
+    assert_eq!(said(&form(&mut worker, lacks_sum(pair(2, 1, 7), 0))), halted);
+    assert_eq!(said(&form(&mut worker, lacks_state(pair(2, 1, 4), 0))), halted, "STEP-1");
     assert_ne!(form(&mut worker, pair(3, 1, 5)), []);
 }
 
@@ -383,13 +358,11 @@ fn a_member_that_says_hello_keeps_its_seat_and_what_it_prepares() {
     let mut worker = prepared();
     let _ = followed(&mut worker, 6, Trailer::Switch(g(2)), 7);
     let _ = apply(&mut worker, 6);
-    let _ = prepare(
-        &mut worker,
-        Form {
-            generation: g(3),
-            ..third()
-        },
-    );
+    let later = Form {
+        generation: g(3),
+        ..third()
+    };
+    let _ = prepare(&mut worker, later);
     assert_eq!(worker.handle(Event::Introducing), []);
     assert!(worker.introduction().seat.is_some());
 }

@@ -13,8 +13,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use super::{Command, Event, Heartbeat, Lacking, Member, NetworkCommand, Work};
 use crate::job::{JobSpec, Order};
 use crate::messages::{CatchUp, CoordinatorMessage, Form, MemberAddress, StepReport, Trailer, WorkerMessage};
-use crate::plan::Visit;
-use crate::plan::{Part, Plan};
+use crate::plan::{Part, Plan, Visit};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, Rank, ShardRange, Step, WorkerId};
@@ -106,8 +105,24 @@ fn seated(rank: u32) -> Member {
     worker
 }
 
+/// The same, one step behind the others: rank `from` has the sum.
+fn lacks_sum(form: Form, from: u32) -> Form {
+    let catch_up = CatchUp::Sum { from: Rank::new(from) };
+    Form { catch_up, ..form }
+}
+
+/// The same, without the state of the others: rank `from` has it.
+fn lacks_state(form: Form, from: u32) -> Form {
+    let catch_up = CatchUp::State { from: Rank::new(from) };
+    Form { catch_up, ..form }
+}
+
 fn form(worker: &mut Member, form: Form) -> Vec<Command> {
     worker.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(form))))
+}
+
+fn prepare(worker: &mut Member, form: Form) -> Vec<Command> {
+    worker.handle(Event::Ordered(CoordinatorMessage::Prepare(Box::new(form))))
 }
 
 fn halt(worker: &mut Member, count: u64) -> Vec<Command> {
@@ -171,6 +186,32 @@ fn conclude(worker: &mut Member, step: u64) -> Vec<Command> {
     })
 }
 
+/// The member at `rank` of two goes through this step of g1, which is closed like this.
+fn steps(worker: &mut Member, rank: u32, step: u64, trailer: Trailer) -> Vec<Command> {
+    compute_all(worker, shards(rank * 2, rank * 2 + 2));
+    let _ = summed(worker, 1, step, trailer);
+    apply(worker, step)
+}
+
+/// The only member goes through this step.
+fn steps_alone(worker: &mut Member, step: u64) -> Vec<Command> {
+    compute_all(worker, shards(0, SHARDS));
+    apply(worker, step)
+}
+
+/// The trainer loads the state at `step`.
+fn load(worker: &mut Member, step: u64) -> Vec<Command> {
+    assert_eq!(worker.next_work(), Work::Load { step: s(step) });
+    worker.handle(Event::Loaded)
+}
+
+fn link_broken(worker: &mut Member, count: u64, peer: u64) -> Vec<Command> {
+    worker.handle(Event::LinkBroken {
+        generation: g(count),
+        peer: WorkerId::new(peer),
+    })
+}
+
 fn beat(worker: &mut Member, heartbeat: Heartbeat) -> Vec<Command> {
     worker.handle(Event::Beat { heartbeat })
 }
@@ -197,63 +238,53 @@ fn accept() -> Command {
 
 /// What is said, in words that are short enough to compare.
 fn said(commands: &[Command]) -> Vec<String> {
-    let words = |command: &Command| match command {
-        Command::Send(WorkerMessage::Halted { generation, standing }) => {
-            Some(format!("halted {generation} at {} with {:?}", standing.step, standing.kept))
+    let words = |message: &WorkerMessage| match message {
+        WorkerMessage::Halted { generation, standing } => {
+            format!("halted {generation} at {} with {:?}", standing.step, standing.kept)
         }
-        Command::Send(WorkerMessage::Ready { generation }) => Some(format!("ready {generation}")),
-        Command::Send(WorkerMessage::Progress {
+        WorkerMessage::Ready { generation } => format!("ready {generation}"),
+        WorkerMessage::Progress {
             generation,
             step,
             reports,
             ..
-        }) => {
+        } => {
             let reports: Vec<Step> = reports.iter().map(|report| report.step).collect();
-            Some(format!("progress {generation} {step} {reports:?}"))
+            format!("progress {generation} {step} {reports:?}")
         }
-        Command::Send(WorkerMessage::Finished {
+        WorkerMessage::Finished {
             generation, step, hash, ..
-        }) => Some(format!("finished {generation} {step} {hash:?}")),
-        Command::Send(WorkerMessage::LinkBroken { generation, peer }) => {
-            Some(format!("link broken {generation} w{}", peer.get()))
+        } => format!("finished {generation} {step} {hash:?}"),
+        WorkerMessage::LinkBroken { generation, peer } => {
+            format!("link broken {generation} w{}", peer.get())
         }
-        Command::Send(WorkerMessage::Switched { generation, step }) => Some(format!("switched {generation} at {step}")),
-        Command::Send(WorkerMessage::RoomMade { generation }) => Some(format!("room made {generation}")),
-        Command::Send(WorkerMessage::Hashing { snapshot }) => Some(format!("hashing {snapshot}")),
-        Command::Send(WorkerMessage::Snapshotted { snapshot, shares }) => {
+        WorkerMessage::Switched { generation, step } => format!("switched {generation} at {step}"),
+        WorkerMessage::RoomMade { generation } => format!("room made {generation}"),
+        WorkerMessage::Hashing { snapshot } => format!("hashing {snapshot}"),
+        WorkerMessage::Snapshotted { snapshot, shares } => {
             let shares: Vec<u32> = shares.iter().map(|(index, _)| *index).collect();
-            Some(format!("snapshotted {snapshot} {shares:?}"))
+            format!("snapshotted {snapshot} {shares:?}")
         }
-        Command::Send(
-            WorkerMessage::Saved { snapshot, .. }
-            | WorkerMessage::Saving { snapshot, .. }
-            | WorkerMessage::NotSaved { snapshot, .. },
-        ) => Some(format!("of saving {snapshot}")),
-        Command::Send(WorkerMessage::NotRestored { generation, .. }) => Some(format!("not restored {generation}")),
-        Command::Send(WorkerMessage::Dropped { snapshot }) => Some(format!("dropped {snapshot}")),
-        Command::Send(WorkerMessage::CaughtUp { snapshot, step }) => Some(format!("caught up from {snapshot} {step}")),
-        Command::Send(WorkerMessage::Copying { snapshot }) => Some(format!("copying {snapshot}")),
-        Command::Send(WorkerMessage::CopyFailed { snapshot, reason }) => {
-            Some(format!("copy of {snapshot} failed: {reason}"))
+        WorkerMessage::Saved { snapshot, .. }
+        | WorkerMessage::Saving { snapshot, .. }
+        | WorkerMessage::NotSaved { snapshot, .. } => format!("of saving {snapshot}"),
+        WorkerMessage::NotRestored { generation, .. } => format!("not restored {generation}"),
+        WorkerMessage::Dropped { snapshot } => format!("dropped {snapshot}"),
+        WorkerMessage::CaughtUp { snapshot, step } => format!("caught up from {snapshot} {step}"),
+        WorkerMessage::Copying { snapshot } => format!("copying {snapshot}"),
+        WorkerMessage::CopyFailed { snapshot, reason } => {
+            format!("copy of {snapshot} failed: {reason}")
         }
-        Command::Send(WorkerMessage::Leave { reason }) => Some(format!("leave: {reason}")),
-        Command::Send(WorkerMessage::Renew { .. }) => Some("renew".to_owned()),
-        Command::Send(WorkerMessage::Failed { reason }) => Some(format!("failed: {reason}")),
-        Command::Connect(_)
-        | Command::Save(_)
-        | Command::Begin { .. }
-        | Command::Offer { .. }
-        | Command::Retain { .. }
-        | Command::SumAlone { .. }
-        | Command::Accept { .. }
-        | Command::LayAside
-        | Command::AcceptAside { .. }
-        | Command::CloseWith { .. }
-        | Command::Prepare(_)
-        | Command::Snapshot { .. }
-        | Command::KeepSum { .. }
-        | Command::LetGo { .. }
-        | Command::Network(_) => None,
+        WorkerMessage::Leave { reason } => format!("leave: {reason}"),
+        WorkerMessage::Renew { .. } => "renew".to_owned(),
+        WorkerMessage::Failed { reason } => format!("failed: {reason}"),
     };
-    commands.iter().filter_map(words).collect()
+    let said = |command: &Command| {
+        if let Command::Send(message) = command {
+            Some(words(message))
+        } else {
+            None
+        }
+    };
+    commands.iter().filter_map(said).collect()
 }

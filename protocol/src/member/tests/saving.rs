@@ -4,14 +4,13 @@ use super::*;
 use crate::checkpoint::{DepotAddress, DepotId, ManifestId, ManifestKey, PieceHash};
 use crate::limits::SAVED_PIECES;
 use crate::member::SavedShare;
-use crate::messages::{Joiners, Last, Peer, Restore, Save, Serve, Shares, Told};
+use crate::messages::{Joiners, Last, Peer, Restore, Save, Serve, Shares};
 use crate::state::StateSize;
 
 fn depots() -> Vec<DepotAddress> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 2));
-    let depot = DepotId::new(7);
     vec![DepotAddress {
-        depot,
+        depot: DepotId::new(7),
         certified: 1,
         address,
     }]
@@ -34,10 +33,7 @@ fn save(worker: &mut Member, save: &Save) -> Vec<Command> {
 /// A worker of two that holds its shares of the state at s1.
 fn holder() -> Member {
     let mut worker = seated(0);
-    compute(&mut worker, 0);
-    compute(&mut worker, 1);
-    summed(&mut worker, 1, 0, Trailer::Snapshot);
-    apply(&mut worker, 0);
+    steps(&mut worker, 0, 0, Trailer::Snapshot);
     worker
 }
 
@@ -59,16 +55,15 @@ fn restored() -> Form {
         step: s(5),
         id: ManifestId::of(b"test"),
     };
+    let peer = |rank| Peer {
+        rank: Rank::new(rank),
+        member: member(rank),
+    };
     let restore = Restore {
         key,
         depots: depots(),
-        members: [0, 1]
-            .map(|rank| Peer {
-                rank: Rank::new(rank),
-                member: member(rank),
-            })
-            .to_vec(),
-        readers: vec![Rank::new(0), Rank::new(1)],
+        members: [0, 1].map(peer).to_vec(),
+        readers: [0, 1].map(Rank::new).to_vec(),
     };
     Form {
         catch_up: CatchUp::Checkpoint,
@@ -92,17 +87,10 @@ fn shares_that_are_held_are_written_and_kept_until_it_is_over() {
     assert_eq!(worker.handle(serve).len(), 2, "it is let go");
     let again = Save { attempt: 2, ..order };
     assert_eq!(save(&mut worker, &again), [Command::Save(Box::new(again.clone()))]);
-    assert_eq!(
-        worker.handle(Event::Ordered(CoordinatorMessage::SaveOver {
-            snapshot: snapshot(1, 0)
-        })),
-        []
-    );
-    let over = Event::Ordered(CoordinatorMessage::SaveOver {
-        snapshot: snapshot(1, 1),
-    });
-    assert_eq!(worker.handle(over.clone()), [Command::Network(NetworkCommand::EndSave)]);
-    assert_eq!(worker.handle(over), []);
+    let mut over = |snapshot| worker.handle(Event::Ordered(CoordinatorMessage::SaveOver { snapshot }));
+    assert_eq!(over(snapshot(1, 0)), []);
+    assert_eq!(over(snapshot(1, 1)), [Command::Network(NetworkCommand::EndSave)]);
+    assert_eq!(over(snapshot(1, 1)), []);
 }
 
 #[test]
@@ -132,10 +120,7 @@ fn a_share_of_many_pieces_is_told_in_parts() {
     let mut ends = Vec::new();
     for command in worker.handle(Event::Saved(Box::new(whole.clone()))) {
         let Command::Send(WorkerMessage::Saved {
-            start,
-            pieces,
-            told: end,
-            ..
+            start, pieces, is_last, ..
         }) = command
         else {
             panic!("expected Saved, found {command:?}");
@@ -143,10 +128,10 @@ fn a_share_of_many_pieces_is_told_in_parts() {
         assert_eq!(start, told.len() as u64);
         assert!(pieces.len() <= SAVED_PIECES);
         told.extend(pieces);
-        ends.push(end);
+        ends.push(is_last);
     }
     assert_eq!(told, whole.pieces);
-    assert_eq!(ends, [Told::More, Told::More, Told::All]);
+    assert_eq!(ends, [false, false, true]);
     assert_eq!(
         worker.handle(Event::Saved(Box::new(saved(0)))).len(),
         1,
@@ -155,7 +140,7 @@ fn a_share_of_many_pieces_is_told_in_parts() {
 }
 
 #[test]
-fn what_was_written_for_nobody_is_not_told() {
+fn what_was_written_without_an_order_is_not_told() {
     let mut worker = holder();
     assert_eq!(worker.handle(Event::Saved(Box::new(saved(1)))), []);
 }
@@ -174,22 +159,14 @@ fn another_life_of_the_coordinator_knows_of_no_checkpoint_under_way() {
 #[test]
 fn the_last_state_is_a_snapshot_if_it_is_to_be_kept() {
     for (last, expected) in [(Last::Snapshot, 1), (Last::Forgotten, 0)] {
-        let mut worker = worker();
-        let end = spec().steps;
-        let found = form(
-            &mut worker,
-            Form {
-                last,
-                stop_at: Some(Step::ZERO),
-                ..pair(1, 0, 0)
-            },
-        );
-        let taken = found
-            .iter()
-            .filter(|command| matches!(command, Command::Snapshot { .. }))
-            .count();
-        assert_eq!(taken, expected, "{found:?}");
-        assert!(end > Step::ZERO);
+        let stops = Form {
+            last,
+            stop_at: Some(Step::ZERO),
+            ..pair(1, 0, 0)
+        };
+        let found = form(&mut worker(), stops);
+        let is_snapshot = |command: &&Command| matches!(command, Command::Snapshot { .. });
+        assert_eq!(found.iter().filter(is_snapshot).count(), expected, "{found:?}");
     }
 }
 
@@ -211,14 +188,10 @@ fn a_checkpoint_is_loaded_and_the_worker_goes_on_from_there() {
 fn a_checkpoint_that_cannot_be_loaded_is_told_until_all_halt() {
     let mut worker = worker();
     form(&mut worker, restored());
-    let told = |found: &[Command]| {
-        let says = |command: &&Command| matches!(command, Command::Send(WorkerMessage::NotRestored { .. }));
-        found.iter().filter(says).count()
-    };
+    let told = |found: &[Command]| said(found).contains(&"not restored g1.1".to_owned());
     let (generation, reason) = (g(1), "gone".to_owned());
-    assert_eq!(told(&worker.handle(Event::NotRestored { generation, reason })), 1);
-    let heartbeat = Heartbeat::Due(None);
-    assert_eq!(told(&worker.handle(Event::Beat { heartbeat })), 1);
+    assert!(told(&worker.handle(Event::NotRestored { generation, reason })));
+    assert!(told(&beat(&mut worker, Heartbeat::Due(None))));
     halt(&mut worker, 2);
-    assert_eq!(told(&worker.handle(Event::Beat { heartbeat })), 0);
+    assert!(!told(&beat(&mut worker, Heartbeat::Due(None))));
 }

@@ -7,24 +7,17 @@ use crate::snapshot::Share;
 /// A member at `rank` of two that took a snapshot at s1.
 fn holder(rank: u32) -> Member {
     let mut worker = seated(rank);
-    let _ = step_with(&mut worker, rank, 0, Trailer::Snapshot);
+    let _ = steps(&mut worker, rank, 0, Trailer::Snapshot);
     worker
 }
 
-/// The member at `rank` of two goes through this step, which is closed like this.
-fn step_with(worker: &mut Member, rank: u32, step: u64, trailer: Trailer) -> Vec<Command> {
-    compute_all(worker, shards(rank * 2, rank * 2 + 2));
-    let _ = summed(worker, 1, step, trailer);
-    apply(worker, step)
-}
-
-fn only(joiners: &[u64]) -> Joiners {
-    Joiners::Only(joiners.iter().copied().map(WorkerId::new).collect())
+fn workers(ids: &[u64]) -> Vec<WorkerId> {
+    ids.iter().copied().map(WorkerId::new).collect()
 }
 
 fn serve(worker: &mut Member, joiners: &[u64], snapshot: Option<SnapshotId>, shares: Shares, from: u64) -> Vec<Command> {
     worker.handle(Event::Ordered(CoordinatorMessage::Serve(Serve {
-        joiners: only(joiners),
+        joiners: Joiners::Only(workers(joiners)),
         snapshot,
         shares,
         sums_from: s(from),
@@ -32,9 +25,8 @@ fn serve(worker: &mut Member, joiners: &[u64], snapshot: Option<SnapshotId>, sha
 }
 
 fn admit(joiners: &[u64]) -> Command {
-    Command::Network(NetworkCommand::Admit {
-        joiners: joiners.iter().copied().map(WorkerId::new).collect(),
-    })
+    let joiners = workers(joiners);
+    Command::Network(NetworkCommand::Admit { joiners })
 }
 
 const ALL: Command = Command::LetGo {
@@ -46,7 +38,7 @@ const ALL: Command = Command::LetGo {
 fn a_trailer_that_asks_for_a_snapshot_has_shares_copied_before_the_next_step() {
     for rank in [0, 1] {
         let mut worker = seated(rank);
-        let commands = step_with(&mut worker, rank, 0, Trailer::Snapshot);
+        let commands = steps(&mut worker, rank, 0, Trailer::Snapshot);
         // Its own share and the next rank's, so that each has two holders.
         let shares = [rank, 1 - rank].map(|index| Share { index, of: 2 }).to_vec();
         let at = |wanted: &Command| commands.iter().position(|command| command == wanted);
@@ -66,15 +58,12 @@ fn the_only_member_copies_the_whole_state() {
     let mut worker = worker();
     form(&mut worker, single(1, 0));
     let _ = close_with(&mut worker, 1, Trailer::Snapshot);
-    compute_all(&mut worker, shards(0, 4));
-    let commands = apply(&mut worker, 0);
-    assert!(commands.contains(&Command::Snapshot {
+    assert!(steps_alone(&mut worker, 0).contains(&Command::Snapshot {
         snapshot: snapshot(1, 1),
         shares: vec![Share::WHOLE],
     }));
-    compute_all(&mut worker, shards(0, 4));
     let once = |command: &Command| matches!(command, Command::Snapshot { .. });
-    assert!(!apply(&mut worker, 1).iter().any(once), "it is asked for once");
+    assert!(!steps_alone(&mut worker, 1).iter().any(once), "it is asked for once");
 }
 
 #[test]
@@ -93,7 +82,7 @@ fn a_holder_says_what_it_has_copied() {
 fn sums_after_a_snapshot_are_kept_in_turn() {
     // Two members: each sum has two keepers, so both keep all.
     let mut worker = holder(0);
-    assert!(step_with(&mut worker, 0, 1, Trailer::Continue).contains(&Command::KeepSum { step: s(1) }));
+    assert!(steps(&mut worker, 0, 1, Trailer::Continue).contains(&Command::KeepSum { step: s(1) }));
     // Four members: the one at place 1 keeps its own turn and the next.
     let mut worker = seated(1);
     let quarters = [(0, shards(0, 1)), (1, shards(1, 2)), (2, shards(2, 3)), (3, shards(3, 4))];
@@ -117,12 +106,12 @@ fn a_holder_without_room_for_another_sum_drops_everything_and_says_so() {
     let mut worker = holder(0);
     let _ = serve(&mut worker, &[7], Some(snapshot(1, 1)), Shares::Keep, 1);
     for step in 1..=u64::from(KEEPS) {
-        assert!(step_with(&mut worker, 0, step, Trailer::Continue).contains(&Command::KeepSum { step: s(step) }));
+        assert!(steps(&mut worker, 0, step, Trailer::Continue).contains(&Command::KeepSum { step: s(step) }));
     }
-    let commands = step_with(&mut worker, 0, u64::from(KEEPS) + 1, Trailer::Continue);
+    let commands = steps(&mut worker, 0, u64::from(KEEPS) + 1, Trailer::Continue);
     assert!(commands.contains(&ALL), "{commands:?}");
     assert!(said(&commands).contains(&"dropped g1.1@s1".to_owned()));
-    let commands = step_with(&mut worker, 0, u64::from(KEEPS) + 2, Trailer::Continue);
+    let commands = steps(&mut worker, 0, u64::from(KEEPS) + 2, Trailer::Continue);
     assert!(!commands.contains(&ALL), "it is said once");
 }
 
@@ -130,31 +119,26 @@ fn a_holder_without_room_for_another_sum_drops_everything_and_says_so() {
 fn a_snapshot_that_is_still_hashed_outlives_its_sums_for_it_may_become_a_checkpoint() {
     let mut worker = holder(0);
     for step in 1..=u64::from(KEEPS) {
-        let _ = step_with(&mut worker, 0, step, Trailer::Continue);
+        let _ = steps(&mut worker, 0, step, Trailer::Continue);
     }
     let sums = Command::LetGo {
         shares: false,
         sums_before: Some(s(u64::from(KEEPS) + 2)),
     };
-    let mut steps = u64::from(KEEPS) + 1..;
-    let mut next = |worker: &mut Member| step_with(worker, 0, steps.next().unwrap(), Trailer::Continue);
+    let mut later = u64::from(KEEPS) + 1..;
+    let mut next = |worker: &mut Member| steps(worker, 0, later.next().unwrap(), Trailer::Continue);
     let commands = next(&mut worker);
     assert!(commands.contains(&sums) && !commands.contains(&ALL), "{commands:?}");
     let kept = |commands: &[Command]| commands.iter().any(|command| matches!(command, Command::KeepSum { .. }));
     let commands = next(&mut worker);
     assert!(!commands.contains(&sums) && !kept(&commands), "{commands:?}");
-    let shares = vec![(0, StateHash::of(b"0"))];
-    let (id, told) = (snapshot(1, 1), shares.clone());
-    assert_eq!(
-        said(&worker.handle(Event::Snapshotted {
-            snapshot: id,
-            shares: told
-        }))
-        .len(),
-        1
-    );
+    let hashed = Event::Snapshotted {
+        snapshot: snapshot(1, 1),
+        shares: vec![(0, StateHash::of(b"0"))],
+    };
+    assert_eq!(said(&worker.handle(hashed)).len(), 1);
     // Once others may copy it, they must be told that they could not follow.
-    let _ = serve(&mut worker, &[7], Some(id), Shares::Keep, 1);
+    let _ = serve(&mut worker, &[7], Some(snapshot(1, 1)), Shares::Keep, 1);
     let commands = next(&mut worker);
     assert!(
         commands.contains(&ALL) && said(&commands).contains(&"dropped g1.1@s1".to_owned()),
@@ -163,10 +147,10 @@ fn a_snapshot_that_is_still_hashed_outlives_its_sums_for_it_may_become_a_checkpo
 }
 
 #[test]
-fn what_nobody_needs_any_more_makes_room() {
+fn what_no_joiner_needs_any_more_makes_room() {
     let mut worker = holder(0);
     for step in 1..=u64::from(KEEPS) {
-        let _ = step_with(&mut worker, 0, step, Trailer::Continue);
+        let _ = steps(&mut worker, 0, step, Trailer::Continue);
     }
     let trimmed = |shares| Command::LetGo {
         shares,
@@ -176,7 +160,7 @@ fn what_nobody_needs_any_more_makes_room() {
     assert_eq!(serve(&mut worker, &[7], this, Shares::Keep, 3), [admit(&[7]), trimmed(false)]);
     assert_eq!(serve(&mut worker, &[7], this, Shares::Drop, 3), [admit(&[7]), trimmed(true)]);
     let next = u64::from(KEEPS) + 1;
-    assert!(step_with(&mut worker, 0, next, Trailer::Continue).contains(&Command::KeepSum { step: s(next) }));
+    assert!(steps(&mut worker, 0, next, Trailer::Continue).contains(&Command::KeepSum { step: s(next) }));
     // Before a newer one is taken, and by an order for an older one, nothing goes.
     assert_eq!(
         serve(&mut worker, &[7], None, Shares::Keep, 0),
@@ -218,13 +202,13 @@ fn room_is_made_for_a_snapshot_to_come() {
 }
 
 #[test]
-fn a_snapshot_that_nobody_joins_with_is_dropped_without_a_word() {
+fn a_snapshot_that_no_worker_joins_with_is_dropped_without_a_word() {
     let mut worker = holder(0);
     assert_eq!(
         serve(&mut worker, &[], Some(snapshot(1, 1)), Shares::Drop, 0),
         [admit(&[]), ALL]
     );
-    let commands = step_with(&mut worker, 0, 1, Trailer::Continue);
+    let commands = steps(&mut worker, 0, 1, Trailer::Continue);
     assert!(!commands.contains(&Command::KeepSum { step: s(1) }));
     // As long as a checkpoint may be made of it, it is kept.
     let mut worker = holder(0);
@@ -242,15 +226,7 @@ fn a_snapshot_outlives_its_generation_but_not_a_gap_in_the_sums() {
     assert!(apply(&mut worker, 1).contains(&Command::KeepSum { step: s(1) }));
     // It loads a state: it misses the sums in between.
     halt(&mut worker, 3);
-    let catch_up = CatchUp::State { from: Rank::new(1) };
-    form(
-        &mut worker,
-        Form {
-            catch_up,
-            ..pair(3, 0, 7)
-        },
-    );
+    form(&mut worker, lacks_state(pair(3, 0, 7), 1));
     let _ = fetched(&mut worker, 3, 7);
-    assert_eq!(worker.next_work(), Work::Load { step: s(7) });
-    assert_eq!(said(&worker.handle(Event::Loaded)), ["dropped g1.1@s1"]);
+    assert_eq!(said(&load(&mut worker, 7)), ["dropped g1.1@s1"]);
 }

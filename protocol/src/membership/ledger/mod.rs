@@ -98,9 +98,8 @@ impl Ledger {
         let earlier = |step: &mut Step| *step = bounds.steps.min(*step);
         self.back.values_mut().filter_map(|back| back.step.as_mut()).for_each(earlier);
         for missed in self.unknown.values_mut() {
-            match missed {
-                Missed::Since(step) => earlier(step),
-                Missed::Nothing | Missed::Everything => {}
+            if let Missed::Since(step) = missed {
+                earlier(step);
             }
         }
         self

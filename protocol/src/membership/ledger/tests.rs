@@ -24,6 +24,26 @@ fn standing(tally: Tally, kept: u32) -> Standing {
     }
 }
 
+/// A worker was lost whose count is not known, and a generation resumes without it at s7.
+fn missed() -> Ledger {
+    let mut ledger = Ledger::default();
+    ledger.lost(WORKER, None);
+    ledger.resume(Step::new(7));
+    ledger
+}
+
+impl Ledger {
+    /// The worker is back and has halted. The others are at s8.
+    fn is_back(&mut self, tally: Tally, kept: u32) {
+        self.returned(WORKER, &standing(tally, kept), Halted::Yes, Step::new(8));
+    }
+
+    /// How many gradients the lost have computed, and of how many it is not known.
+    fn computed_and_unknown(&self) -> (u64, u32) {
+        (self.computed(std::iter::empty()), self.unknown())
+    }
+}
+
 #[test]
 fn a_death_costs_what_was_not_summed() {
     let lost = |tally| {
@@ -47,16 +67,11 @@ fn a_checkpoint_that_outlives_a_worker_whose_count_comes_later_leaves_a_doubt() 
     };
     let mut late = resumed(None);
     late.found(WORKER, tally(7, 0, 0));
-    assert_eq!((late.computed([].into_iter()), late.unknown()), (100, 1), "they count once");
-    let known = resumed(Some(tally(7, 0, 0)));
-    assert_eq!((known.computed([].into_iter()), known.unknown()), (100, 0));
+    assert_eq!(late.computed_and_unknown(), (100, 1), "they count once");
+    assert_eq!(resumed(Some(tally(7, 0, 0))).computed_and_unknown(), (100, 0));
     let mut earlier = Ledger::default();
     earlier.resume_from_checkpoint(100);
-    assert_eq!(
-        (earlier.computed([].into_iter()), earlier.unknown()),
-        (100, 0),
-        "of an earlier run"
-    );
+    assert_eq!(earlier.computed_and_unknown(), (100, 0), "of an earlier run");
 }
 
 #[test]
@@ -78,10 +93,7 @@ fn losing_the_state_costs_everything() {
     ledger.lost(WORKER, Some(tally(9, 1, 2)));
     ledger.lost(WORKER, None);
     ledger.restart(0);
-    assert_eq!(
-        (ledger.computed([].into_iter()), ledger.recomputed(), ledger.unknown()),
-        (200, 200, 1)
-    );
+    assert_eq!((ledger.computed_and_unknown(), ledger.recomputed()), ((200, 1), 200));
 }
 
 #[test]
@@ -95,7 +107,7 @@ fn a_count_that_comes_late_is_split_as_if_it_had_come_in_time() {
         assert_eq!(ledger.unknown(), 1);
         let news = ledger.found(WORKER, tally);
         assert_eq!(news, resumed.is_empty(), "what has resumed since tells where the job stands");
-        assert_eq!((ledger.unknown(), ledger.computed([].into_iter())), (0, 100));
+        assert_eq!(ledger.computed_and_unknown(), (100, 0));
         ledger.recomputed() + ledger.resume(Step::new(9))
     };
     assert_eq!(late(&[7, 8], tally(7, 2, 3)), 2, "the others computed them again long ago");
@@ -105,7 +117,7 @@ fn a_count_that_comes_late_is_split_as_if_it_had_come_in_time() {
 }
 
 #[test]
-fn what_a_worker_had_reached_that_nobody_had_heard_of_is_not_clear() {
+fn what_a_worker_had_reached_and_not_told_is_not_clear() {
     let mut ledger = Ledger::default();
     ledger.lost(WORKER, None);
     ledger.resume(Step::new(1));
@@ -115,26 +127,22 @@ fn what_a_worker_had_reached_that_nobody_had_heard_of_is_not_clear() {
 
 #[test]
 fn a_worker_that_is_back_is_not_unknown() {
-    let mut ledger = Ledger::default();
-    ledger.lost(WORKER, None);
-    ledger.resume(Step::new(7));
-    let standing = |kept| standing(tally(7, 2, 3), kept);
-    ledger.returned(WORKER, &standing(0), Halted::NotYet, Step::new(8));
+    let mut ledger = missed();
+    let tally = tally(7, 2, 3);
+    ledger.returned(WORKER, &standing(tally, 0), Halted::NotYet, Step::new(8));
     assert_eq!((ledger.unknown(), ledger.recomputed()), (1, 0), "it goes on");
-    ledger.returned(WORKER, &standing(2), Halted::Yes, Step::new(8));
+    ledger.is_back(tally, 2);
     assert_eq!((ledger.unknown(), ledger.recomputed()), (0, 2));
     assert_eq!(ledger.computed([100].into_iter()), 100, "it counts for itself");
-    ledger.returned(WORKER, &standing(3), Halted::Yes, Step::new(8));
+    ledger.is_back(tally, 3);
     assert_eq!(ledger.recomputed(), 2, "it halts for other reasons");
 }
 
 #[test]
 fn the_gradient_under_way_of_a_worker_that_is_back_is_in_vain_too() {
     let late = |step, kept| {
-        let mut ledger = Ledger::default();
-        ledger.lost(WORKER, None);
-        ledger.resume(Step::new(7));
-        ledger.returned(WORKER, &standing(tally(step, 2, 3), kept), Halted::Yes, Step::new(8));
+        let mut ledger = missed();
+        ledger.is_back(tally(step, 2, 3), kept);
         ledger.recomputed()
     };
     assert_eq!(late(7, 3), 3);
@@ -145,26 +153,21 @@ fn the_gradient_under_way_of_a_worker_that_is_back_is_in_vain_too() {
 
 #[test]
 fn a_worker_that_comes_back_and_ends_before_it_halts_is_counted_once() {
-    let mut ledger = Ledger::default();
-    ledger.lost(WORKER, None);
-    ledger.resume(Step::new(7));
+    let mut ledger = missed();
     ledger.returned(WORKER, &standing(tally(7, 2, 3), 2), Halted::NotYet, Step::new(8));
     ledger.lost(WORKER, Some(tally(7, 3, 3)));
     ledger.resume(Step::new(7));
-    assert_eq!((ledger.unknown(), ledger.recomputed()), (0, 3));
-    assert_eq!(ledger.computed([].into_iter()), 100);
+    assert_eq!((ledger.computed_and_unknown(), ledger.recomputed()), ((100, 0), 3));
 }
 
 #[test]
 fn what_was_in_vain_when_it_came_back_is_not_so_again_when_it_is_lost() {
-    let lost_again = |missed: &dyn Fn(&mut Ledger)| {
-        let mut ledger = Ledger::default();
-        ledger.lost(WORKER, None);
+    let lost_again = |end: &dyn Fn(&mut Ledger)| {
+        let mut ledger = missed();
+        ledger.is_back(tally(7, 2, 3), 2);
         ledger.resume(Step::new(7));
-        ledger.returned(WORKER, &standing(tally(7, 2, 3), 2), Halted::Yes, Step::new(8));
-        ledger.resume(Step::new(7));
-        missed(&mut ledger);
-        assert_eq!((ledger.computed([].into_iter()), ledger.unknown()), (100, 0));
+        end(&mut ledger);
+        assert_eq!(ledger.computed_and_unknown(), (100, 0));
         ledger
     };
     let end = tally(17, 0, 3);
@@ -198,7 +201,7 @@ fn what_a_state_holds_of_one_that_came_back_is_without_what_it_did_in_vain() {
     assert_eq!(holds(&ledger, 7, 2, 7), 98, "what it has of this step is in no state");
     ledger.lost(WORKER, None);
     ledger.resume(Step::new(7));
-    ledger.returned(WORKER, &standing(tally(7, 2, 3), 3), Halted::Yes, Step::new(8));
+    ledger.is_back(tally(7, 2, 3), 3);
     assert_eq!(holds(&ledger, 7, 3, 7), 97, "no less for being in vain");
     assert_eq!(holds(&ledger, 9, 2, 9), 95);
     assert_eq!(holds(&ledger, 9, 2, 10), 97);
@@ -207,10 +210,8 @@ fn what_a_state_holds_of_one_that_came_back_is_without_what_it_did_in_vain() {
 #[test]
 fn one_that_came_back_and_is_lost_again_at_once_leaves_a_doubt() {
     let ends = |step| {
-        let mut ledger = Ledger::default();
-        ledger.lost(WORKER, None);
-        ledger.resume(Step::new(7));
-        ledger.returned(WORKER, &standing(tally(7, 2, 3), 3), Halted::Yes, Step::new(8));
+        let mut ledger = missed();
+        ledger.is_back(tally(7, 2, 3), 3);
         assert_eq!((ledger.unknown(), ledger.recomputed()), (0, 3), "two, and the one under way");
         ledger.lost(WORKER, Some(tally(step, 2, 3)));
         ledger.unknown()
@@ -221,9 +222,7 @@ fn one_that_came_back_and_is_lost_again_at_once_leaves_a_doubt() {
 #[test]
 fn what_one_that_comes_back_has_of_the_step_under_way_may_be_used() {
     let comes_back = |reached| {
-        let mut ledger = Ledger::default();
-        ledger.lost(WORKER, None);
-        ledger.resume(Step::new(7));
+        let mut ledger = missed();
         ledger.returned(WORKER, &standing(tally(8, 2, 3), 2), Halted::Yes, Step::new(reached));
         ledger.unknown()
     };

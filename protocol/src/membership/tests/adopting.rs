@@ -3,7 +3,6 @@
 use super::*;
 use crate::limits::{ADOPTION_PATIENCE, HEARTBEAT, STALL_UNKNOWN};
 use crate::membership::JobRecord;
-use crate::memory::GradientMemory;
 use crate::messages::{MembersDigest, Ring, Seated};
 use crate::status::Stage;
 use crate::words::{Rank, ShardRange};
@@ -38,20 +37,18 @@ fn seat(rank: u32, ring: Ring) -> Seated {
 impl Job {
     /// A member of g`count` says hello.
     fn returns(&mut self, worker: u64, count: u64, step: u64, seat: Option<Seated>) -> Vec<String> {
-        let arrival = Arrival {
-            worker: w(worker),
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
-            capacity: 4,
-            memory: GradientMemory::unbounded(1),
-            introduction: Introduction {
-                generation: g(count),
-                incarnation: Incarnation::new(1),
-                training: seat.is_some(),
-                seat,
-                standing: standing(step),
-            },
+        let introduction = Introduction {
+            training: seat.is_some(),
+            seat,
+            ..introduction(g(count), standing(step))
         };
-        words(&self.event(Event::Arrived(Box::new(arrival))))
+        self.introduces(worker, introduction)
+    }
+
+    /// The two members of g1.1 say hello at `step`, each from its seat. What is said to the second.
+    fn both_return(&mut self, step: u64) -> Vec<String> {
+        self.returns(1, 1, step, Some(seat(0, Ring::Whole)));
+        self.returns(2, 1, step, Some(seat(1, Ring::Whole)))
     }
 
     /// Time passes in which this worker is heard of. Returns what is said at the end.
@@ -68,7 +65,7 @@ impl Job {
 }
 
 #[test]
-fn a_whole_ring_is_adopted_and_nobody_is_told_anything() {
+fn a_whole_ring_is_adopted_and_no_worker_is_told_anything() {
     let mut job = next_life(Some(record()));
     assert_eq!(job.returns(2, 1, 6, Some(seat(1, Ring::Whole))), ["joined w2 at s6"]);
     assert_eq!(job.waits(2, ADOPTION_PATIENCE / 2), [""; 0], "it waits for the other");
@@ -84,7 +81,7 @@ fn a_whole_ring_is_adopted_and_nobody_is_told_anything() {
     );
     // From here on it is a job like any other, with numbers of this life.
     let told = job.dies(2, 8);
-    assert!(told.contains(&"to w1: halt g2.1".to_owned()), "{told:?}");
+    has(&told, "to w1: halt g2.1");
 }
 
 /// A link that only the generation's first step needed ends the ring as any other does when it breaks.
@@ -96,28 +93,19 @@ fn a_link_of_the_first_step_that_breaks_after_the_adoption_halts_all() {
     for rank in 0..4_u32 {
         // In the first step the first rank was visited once more, after the last one.
         let peers: &[u32] = [&[1, 3][..], &[0, 2], &[1, 3], &[0, 2]][rank as usize];
-        let seat = Seated {
-            rank: Rank::new(rank),
-            world_size: 4,
-            digest: MembersDigest::of((1..=4).map(w)),
-            peers: peers.iter().map(|&peer| (Rank::new(peer), w(u64::from(peer) + 1))).collect(),
-            shards: ShardRange::new(rank, rank + 1),
-            ring: Ring::Whole,
-        };
-        job.returns(u64::from(rank) + 1, 1, 6, Some(seat));
+        job.returns(u64::from(rank) + 1, 1, 6, Some(seat_of_four(rank, peers)));
     }
     assert_eq!(job.membership.stage(), Stage::Running);
     let strange = job.link_broken(1, 1, 3);
     assert_eq!(strange, [""; 0], "they have no link");
     let told = job.link_broken(1, 1, 4);
-    assert!(told.contains(&"halting for g2.1".to_owned()), "{told:?}");
+    has(&told, "halting for g2.1");
 }
 
 #[test]
 fn without_a_record_it_waits_whether_there_is_a_later_generation() {
     let mut job = next_life(None);
-    job.returns(1, 1, 7, Some(seat(0, Ring::Whole)));
-    assert_eq!(job.returns(2, 1, 7, Some(seat(1, Ring::Whole))), ["joined w2 at s7"]);
+    assert_eq!(job.both_return(7), ["joined w2 at s7"]);
     job.now += ADOPTION_PATIENCE;
     job.progress(1, 1, 8, &[]);
     let told = job.progress(2, 1, 8, &[]);
@@ -132,9 +120,8 @@ fn a_generation_older_than_the_record_is_halted() {
     before.halted(1, 2, 5);
     before.halted(2, 2, 5);
     let mut job = next_life(Some(before.membership.record()));
-    job.returns(1, 1, 5, Some(seat(0, Ring::Whole)));
-    let told = job.returns(2, 1, 5, Some(seat(1, Ring::Whole)));
-    assert!(told.contains(&"halting for g2.1".to_owned()), "{told:?}");
+    let told = job.both_return(5);
+    has(&told, "halting for g2.1");
 }
 
 #[test]
@@ -153,7 +140,7 @@ fn a_link_that_breaks_while_others_are_awaited_is_no_ring_to_adopt() {
     job.returns(1, 1, 6, Some(seat(0, Ring::Whole)));
     job.link_broken(1, 1, 2);
     let told = job.returns(2, 1, 6, Some(seat(1, Ring::Whole)));
-    assert!(told.contains(&"halting for g2.1".to_owned()), "{told:?}");
+    has(&told, "halting for g2.1");
 }
 
 #[test]
@@ -163,16 +150,12 @@ fn who_was_seen_to_end_is_not_waited_for_and_counted() {
     let told = job.dies(2, 6);
     assert_eq!(told, ["halting for g2.1", "to w1: halt g2.1"]);
     assert!(job.halted(1, 2, 6).is_empty(), "that was for another life");
-    let message = WorkerMessage::Halted {
-        generation: Generation::new(Incarnation::new(2), 1),
-        standing: standing(6),
-    };
-    let told = job.says(1, message);
-    assert!(told.contains(&"forming g2.1 of [1] at s6".to_owned()), "{told:?}");
+    let told = words(&job.halts(1, Generation::new(Incarnation::new(2), 1), standing(6)));
+    has(&told, "forming g2.1 of [1] at s6");
 }
 
 #[test]
-fn who_was_seen_to_end_before_anybody_came_is_not_waited_for_either() {
+fn who_was_seen_to_end_before_any_worker_came_is_not_waited_for_either() {
     let mut job = next_life(Some(record()));
     job.dies(2, 6);
     let told = job.returns(1, 1, 6, Some(seat(0, Ring::Whole)));
@@ -185,52 +168,48 @@ fn who_is_not_seen_at_all_is_waited_for_a_while() {
     job.returns(1, 1, 6, Some(seat(0, Ring::Whole)));
     assert_eq!(job.waits(1, ADOPTION_PATIENCE - Duration::from_millis(1)), [""; 0]);
     let told = job.waits(1, Duration::from_millis(1));
-    assert!(told.contains(&"to w1: halt g2.1".to_owned()), "{told:?}");
+    has(&told, "to w1: halt g2.1");
 }
 
-/// A seat among four, each of which computes one shard and has its neighbours for peers.
-fn seat_of_four(rank: u32) -> Seated {
-    let rank_of = |rank: u32| rank % 4;
-    let mut peers = [rank_of(rank + 1), rank_of(rank + 3)];
-    peers.sort_unstable();
+/// A seat among four, each of which computes one shard.
+fn seat_of_four(rank: u32, peers: &[u32]) -> Seated {
     Seated {
         rank: Rank::new(rank),
         world_size: 4,
         digest: MembersDigest::of((1..=4).map(w)),
-        peers: peers.map(|rank| (Rank::new(rank), w(u64::from(rank) + 1))).to_vec(),
+        peers: peers.iter().map(|&peer| (Rank::new(peer), w(u64::from(peer) + 1))).collect(),
         shards: ShardRange::new(rank, rank + 1),
         ring: Ring::Whole,
     }
 }
 
 #[test]
-fn whom_nobody_present_has_for_a_peer_is_waited_for_a_while() {
+fn whom_no_worker_present_has_for_a_peer_is_waited_for_a_while() {
     let mut job = next_life(Some(record()));
     for ended in [2, 3, 4] {
         job.dies(ended, 6);
     }
     // It has links with two of them, and which worker the third was is not known.
-    job.returns(1, 1, 6, Some(seat_of_four(0)));
+    job.returns(1, 1, 6, Some(seat_of_four(0, &[1, 3])));
     assert_eq!(job.waits(1, ADOPTION_PATIENCE - Duration::from_millis(1)), [""; 0]);
     let told = job.waits(1, Duration::from_millis(1));
-    assert!(told.contains(&"to w1: halt g2.1".to_owned()), "{told:?}");
+    has(&told, "to w1: halt g2.1");
     // Where each is known there is nothing to wait for.
     let mut job = next_life(Some(record()));
     for ended in [2, 4] {
         job.dies(ended, 6);
     }
-    job.returns(1, 1, 6, Some(seat_of_four(0)));
-    let told = job.returns(3, 1, 6, Some(seat_of_four(2)));
-    assert!(told.contains(&"to w1: halt g2.1".to_owned()), "{told:?}");
+    job.returns(1, 1, 6, Some(seat_of_four(0, &[1, 3])));
+    let told = job.returns(3, 1, 6, Some(seat_of_four(2, &[1, 3])));
+    has(&told, "to w1: halt g2.1");
 }
 
 #[test]
 fn who_ended_and_was_no_member_breaks_no_ring() {
     let mut job = next_life(Some(record()));
     job.dies(9, 0);
-    job.returns(1, 1, 6, Some(seat(0, Ring::Whole)));
-    let told = job.returns(2, 1, 6, Some(seat(1, Ring::Whole)));
-    assert!(told.contains(&"adopted g1.1 of [1, 2] at s6".to_owned()), "{told:?}");
+    let told = job.both_return(6);
+    has(&told, "adopted g1.1 of [1, 2] at s6");
 }
 
 #[test]
@@ -242,7 +221,7 @@ fn seats_of_other_members_make_no_ring() {
     };
     job.returns(2, 1, 6, Some(seat(1, Ring::Whole)));
     let told = job.returns(1, 1, 6, Some(other));
-    assert!(told.contains(&"halting for g2.1".to_owned()), "{told:?}");
+    has(&told, "halting for g2.1");
     // All say the same, and it is not true of them.
     let mut job = next_life(Some(record()));
     let wrong = |rank| Seated {
@@ -251,7 +230,7 @@ fn seats_of_other_members_make_no_ring() {
     };
     job.returns(2, 1, 6, Some(wrong(1)));
     let told = job.returns(1, 1, 6, Some(wrong(0)));
-    assert!(told.contains(&"halting for g2.1".to_owned()), "{told:?}");
+    has(&told, "halting for g2.1");
 }
 
 #[test]
@@ -259,10 +238,10 @@ fn newcomers_do_not_begin_anew_while_members_may_be_on_their_way() {
     let mut job = next_life(Some(record()));
     assert_eq!(job.arrives(7, 0), ["joined w7 at s0"]);
     assert_eq!(job.waits(7, ADOPTION_PATIENCE / 2), [""; 0]);
-    job.returns(1, 1, 6, Some(seat(0, Ring::Whole)));
-    let told = job.returns(2, 1, 6, Some(seat(1, Ring::Whole)));
-    assert!(told.contains(&"adopted g1.1 of [1, 2] at s6".to_owned()), "{told:?}");
-    assert!(told.contains(&"to w1: serve [7]".to_owned()), "it joins as always: {told:?}");
+    let told = job.both_return(6);
+    has(&told, "adopted g1.1 of [1, 2] at s6");
+    // It joins as always.
+    has(&told, "to w1: serve [7]");
 }
 
 #[test]
@@ -271,10 +250,9 @@ fn what_an_earlier_life_was_asked_for_is_not_forgotten() {
     before.leaves(2);
     let _ = before.event(Event::StopRequested);
     let mut job = next_life(Some(before.membership.record()));
-    job.returns(1, 1, 6, Some(seat(0, Ring::Whole)));
-    let told = job.returns(2, 1, 6, Some(seat(1, Ring::Whole)));
-    assert!(told.contains(&"leaving w2".to_owned()), "{told:?}");
-    assert!(told.contains(&"to w2: close g1.1 with stop".to_owned()), "{told:?}");
+    let told = job.both_return(6);
+    has(&told, "leaving w2");
+    has(&told, "to w2: close g1.1 with stop");
 }
 
 #[test]
@@ -289,8 +267,7 @@ fn who_has_left_and_has_not_heard_of_it_is_told_again() {
 #[test]
 fn a_switch_that_an_earlier_life_ordered_ends_in_a_halt() {
     let mut job = next_life(Some(record()));
-    job.returns(1, 1, 6, Some(seat(0, Ring::Whole)));
-    job.returns(2, 1, 6, Some(seat(1, Ring::Whole)));
+    job.both_return(6);
     let told = job.switched(1, 2, 7);
     assert_eq!(told, ["halting for g2.1", "to w1: halt g2.1", "to w2: halt g2.1"]);
 }
@@ -306,13 +283,12 @@ fn who_had_halted_and_comes_late_brings_its_state_back() {
     job.arrives(10, 0);
     let generation = job.membership.generation();
     for worker in 10..11 + newcomers {
-        let standing = standing(0);
-        job.says(worker, WorkerMessage::Halted { generation, standing });
+        job.halts(worker, generation, standing(0));
     }
-    assert_eq!(job.membership.stage(), Stage::Forming, "nobody knows of what was before");
+    assert_eq!(job.membership.stage(), Stage::Forming, "no worker knows of what was before");
     let told = job.returns(1, 1, 9, None);
     assert_eq!(told[..2], ["joined w1 at s9", "halting for g2.2"]);
-    assert!(told.contains(&"to w1: halt g2.2".to_owned()), "{told:?}");
+    has(&told, "to w1: halt g2.2");
     // A worker that never trained disturbs none.
     let mut job = Job::training(2, config());
     assert_eq!(job.returns(3, 0, 9, None)[..1], ["joined w3 at s9"]);
@@ -326,10 +302,9 @@ fn who_was_seen_to_end_tells_where_the_job_stood() {
     job.dies(2, 9);
     job.arrives(3, 0);
     job.now += ADOPTION_PATIENCE;
-    let (mut told, standing) = (job.progress(3, 1, 0, &[]), standing(0));
-    let generation = job.membership.generation();
-    told.extend(job.says(3, WorkerMessage::Halted { generation, standing }));
-    assert!(told.contains(&"state lost: s9 reached, again from s0".to_owned()), "{told:?}");
+    let mut told = job.progress(3, 1, 0, &[]);
+    told.extend(words(&job.halts(3, job.membership.generation(), standing(0))));
+    has(&told, "state lost: s9 reached, again from s0");
 }
 
 #[test]
@@ -337,19 +312,15 @@ fn a_joiner_that_is_to_leave_and_is_alone_keeps_its_state_for_others() {
     let mut before = Job::training(2, config());
     before.leaves(2);
     let mut job = next_life(Some(before.membership.record()));
-    assert_eq!(words(&job.arrival(2, standing(7))), ["joined w2 at s7", "leaving w2"]);
-    assert_eq!(job.waits(2, ADOPTION_PATIENCE / 2), [""; 0], "somebody may come for it");
+    assert_eq!(job.arrives(2, 7), ["joined w2 at s7", "leaving w2"]);
+    assert_eq!(job.waits(2, ADOPTION_PATIENCE / 2), [""; 0], "a worker may come for it");
 }
 
 /// Its members may have computed less of that step than of others, and are not to be blamed for that.
 #[test]
-fn nobody_is_left_out_in_the_step_where_a_generation_was_adopted_but_all_halt_if_it_does_not_end() {
+fn no_worker_is_left_out_in_the_step_where_a_generation_was_adopted_but_all_halt_if_it_does_not_end() {
     let mut job = next_life(Some(record()));
-    job.returns(1, 1, 7, Some(seat(0, Ring::Whole)));
-    assert_eq!(
-        job.returns(2, 1, 7, Some(seat(1, Ring::Whole)))[1],
-        "adopted g1.1 of [1, 2] at s7"
-    );
+    assert_eq!(job.both_return(7)[1], "adopted g1.1 of [1, 2] at s7");
     let end = job.now + STALL_UNKNOWN;
     let mut told = vec![];
     while job.now < end {

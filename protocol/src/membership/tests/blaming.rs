@@ -70,9 +70,7 @@ impl Job {
     fn forming(workers: u64) -> Self {
         let mut job = Self::training(workers, config());
         job.membership.disturb();
-        for worker in 1..=workers {
-            job.halted(worker, 2, 0);
-        }
+        job.all_halted(1..=workers, 2, 0);
         job
     }
 
@@ -83,7 +81,7 @@ impl Job {
             self.cannot_link(&reports);
             let gone: Vec<u64> = before.iter().copied().filter(|&one| !self.membership.knows(w(one))).collect();
             if let [gone] = gone[..] {
-                assert!(tries >= MAX_LINK_FAILURES, "nobody is left out for an accident");
+                assert!(tries >= MAX_LINK_FAILURES, "no worker is left out for an accident");
                 return gone;
             }
             assert!(gone.is_empty() && tries < 10, "one is left out, in time: {gone:?}");
@@ -102,9 +100,7 @@ fn a_worker_with_a_broken_port_is_left_out_wherever_it_is_and_whichever_end_noti
                 assert_eq!(gone, broken, "{port:?} of {workers}");
                 // The others train on, and nothing speaks against them any more.
                 let count = job.membership.generation().count();
-                for worker in (1..=workers).filter(|&worker| worker != broken) {
-                    job.ready(worker, count);
-                }
+                job.all_ready((1..=workers).filter(|&worker| worker != broken), count);
                 assert_eq!(job.membership.stage(), Stage::Running);
             }
         }
@@ -112,7 +108,7 @@ fn a_worker_with_a_broken_port_is_left_out_wherever_it_is_and_whichever_end_noti
 }
 
 #[test]
-fn who_accuses_everybody_is_left_out_itself() {
+fn who_accuses_all_others_is_left_out_itself() {
     for workers in [3, 4, 8] {
         for liar in 1..=workers {
             let mut job = Job::forming(workers);
@@ -151,7 +147,10 @@ fn of_two_the_one_that_a_second_cannot_be_linked_with_either_goes() {
     let count = job.membership.generation().count();
     job.ready(broken, count);
     assert_eq!(job.membership.stage(), Stage::Running, "it trains alone");
-    job.arrival_from(3, standing(0), [10, 0, 0, 3]);
+    job.comes(Arrival {
+        address: SocketAddr::from(([10, 0, 0, 3], 1)),
+        ..newcomer(3, standing(0))
+    });
     job.membership.disturb();
     job.membership.call_in(w(3));
     let count = job.membership.generation().count();
@@ -166,12 +165,8 @@ fn a_generation_that_works_clears_all_charges() {
     let mut job = Job::training(3, config());
     for count in 1..10 {
         job.link_broken(1, count, 2);
-        for worker in 1..=3 {
-            job.halted(worker, count + 1, count - 1);
-        }
-        for worker in 1..=3 {
-            job.ready(worker, count + 1);
-        }
+        job.all_halted(1..=3, count + 1, count - 1);
+        job.all_ready(1..=3, count + 1);
         job.progress(1, count + 1, count, &[]);
     }
     assert_eq!(job.membership.stage(), Stage::Running);
@@ -180,18 +175,15 @@ fn a_generation_that_works_clears_all_charges() {
 
 /// The neighbour that lets go of its links since it cannot make another is not charged for that.
 #[test]
-fn a_link_that_broke_after_it_was_made_is_not_held_against_anybody_if_others_could_not_be_made() {
+fn a_link_that_broke_after_it_was_made_is_held_against_no_worker_if_others_could_not_be_made() {
     let mut job = Job::forming(4);
     for _ in 0..MAX_LINK_FAILURES {
         let count = job.membership.generation().count();
-        job.ready(3, count);
-        job.ready(4, count);
+        job.all_ready([3, 4], count);
         assert_eq!(job.link_broken(3, count, 2), [""; 0], "2 lets go of it");
         assert_eq!(job.link_broken(2, count, 1), [""; 0], "1 may notice as well");
         assert_eq!(job.link_broken(1, count, 2)[0], format!("halting for g1.{}", count + 1));
-        for worker in 1..=4 {
-            job.halted(worker, count + 1, 0);
-        }
+        job.all_halted(1..=4, count + 1, 0);
     }
     assert!(!job.membership.knows(w(1)), "2 could be linked with 3");
     assert_eq!(members(&job), [2, 3, 4]);

@@ -5,7 +5,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use super::*;
 use crate::checkpoint::{Condition, DepotId, Every, Head, Keep, ManifestId, ManifestKey, PieceHash, Placing};
 use crate::membership::{DepotEvent, Saves};
-use crate::messages::{DepotMessage, Told};
+use crate::messages::DepotMessage;
 use crate::state::{StateSize, share_hash};
 use crate::words::{Incarnation, JobId};
 
@@ -62,9 +62,12 @@ pub(super) fn placed(number: u32) -> Placing {
     }
 }
 
-pub(super) fn holds(heads: Vec<Head>, told: Told) -> DepotMessage {
-    let unreadable = Vec::new();
-    DepotMessage::Holds { heads, told, unreadable }
+/// The same, for a job whose last step is this one.
+pub(super) fn saved_until(step: u64) -> Config {
+    Config {
+        steps: s(step),
+        ..saved_config()
+    }
 }
 
 impl Job {
@@ -91,8 +94,41 @@ impl Job {
     /// A depot comes, and tells what it keeps.
     pub(super) fn depot_comes(&mut self, depot: u64, host: &str, heads: Vec<Head>) -> Vec<String> {
         let mut words = self.arriving(depot, host);
-        words.extend(self.depot_says(depot, holds(heads, Told::All)));
+        words.extend(self.holds(depot, heads));
         words
+    }
+
+    /// A depot tells all that it keeps.
+    pub(super) fn holds(&mut self, depot: u64, heads: Vec<Head>) -> Vec<String> {
+        self.holds_unreadable(depot, heads, vec![])
+    }
+
+    /// A depot tells all that it keeps, and of these only the names.
+    pub(super) fn holds_unreadable(&mut self, depot: u64, heads: Vec<Head>, unreadable: Vec<ManifestKey>) -> Vec<String> {
+        let all = DepotMessage::Holds {
+            heads,
+            is_last: true,
+            unreadable,
+        };
+        self.depot_says(depot, all)
+    }
+
+    /// A depot has deleted this.
+    pub(super) fn deleted(&mut self, depot: u64, key: ManifestKey) -> Vec<String> {
+        self.depot_says(depot, DepotMessage::Deleted { key })
+    }
+
+    /// A depot cannot make the checkpoint of `step` durable in this placing.
+    pub(super) fn is_full(&mut self, depot: u64, step: u64, placing: Placing) -> Vec<String> {
+        let (snapshot, reason) = (snapshot(1, step), "full".to_owned());
+        self.depot_says(
+            depot,
+            DepotMessage::Refused {
+                snapshot,
+                placing,
+                reason,
+            },
+        )
     }
 
     pub(super) fn depot_goes(&mut self, depot: u64) -> Vec<String> {
@@ -105,33 +141,27 @@ impl Job {
         let mut job = Self::new(config);
         job.depot_comes(7, "a", vec![]);
         job.depot_comes(8, "b", vec![]);
-        for worker in [1, 2] {
-            job.arrives(worker, 0);
-        }
-        for worker in [1, 2] {
-            job.ready(worker, 1);
-        }
+        job.arrives(1, 0);
+        job.arrives(2, 0);
+        job.all_ready([1, 2], 1);
         job
     }
 
     /// Both have copied their shares of the state at `step`.
     pub(super) fn copied(&mut self, step: u64) -> Vec<String> {
-        let of = |share: u32| (share, share_hash(8, &[piece(step, share)]));
-        let message = |_| WorkerMessage::Snapshotted {
+        let copied = WorkerMessage::Snapshotted {
             snapshot: snapshot(1, step),
-            shares: vec![of(0), of(1)],
+            shares: [0, 1].map(|share| (share, share_hash(8, &[piece(step, share)]))).to_vec(),
         };
-        self.says(1, message(0));
-        self.says(2, message(1))
+        self.says(1, copied.clone());
+        self.says(2, copied)
     }
 
     /// A checkpoint is due at s2, and its snapshot is taken at `step`.
     pub(super) fn saving(step: u64, config: Config) -> Self {
         let mut job = Self::saved(config);
         job.progress(1, 1, 2, &[]);
-        for worker in [1, 2] {
-            job.room_made(worker, 1);
-        }
+        job.both_make_room();
         job.copied(step);
         job
     }
@@ -157,9 +187,28 @@ impl Job {
             state: StateSize { pieces: 2, bytes: 16 },
             start: 0,
             pieces: vec![piece],
-            told: Told::All,
+            is_last: true,
         };
         self.says(worker, message)
+    }
+
+    /// Each of both workers has written its share. What is said to the second.
+    pub(super) fn both_saved(&mut self, attempt: u32, step: u64) -> Vec<String> {
+        self.says_saved(1, attempt, 0, step);
+        self.says_saved(2, attempt, 1, step)
+    }
+
+    /// The manifest is durable on both depots. What is said to the second.
+    pub(super) fn both_committed(&mut self, step: u64) -> Vec<String> {
+        self.committed(7, step, &[7, 8]);
+        self.committed(8, step, &[7, 8])
+    }
+
+    /// The job has come to its last step, and both workers say so. What is said to the second.
+    pub(super) fn both_finish(&mut self, step: u64) -> Vec<String> {
+        self.progress(1, 1, step, &[]);
+        self.finishes(1, 1, step);
+        self.finishes(2, 1, step)
     }
 
     pub(super) fn committed(&mut self, depot: u64, step: u64, depots: &[u64]) -> Vec<String> {

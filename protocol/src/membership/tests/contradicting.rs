@@ -15,19 +15,12 @@ fn is_left_out(found: &[String], worker: u64) -> bool {
     found.iter().any(|text| text.starts_with(&format!("lost w{worker} ")))
 }
 
-/// It has stood at `step`, and says so when it has halted.
-fn stands(job: &mut Job, worker: u64, count: u64, standing: Standing) -> Vec<String> {
-    let generation = g(count);
-    job.says(worker, WorkerMessage::Halted { generation, standing })
-}
-
 #[test]
 fn a_model_that_fails_at_two_workers_fails_the_job_and_at_one_costs_that_one() {
     let mut job = Job::training(3, config());
     assert!(is_left_out(&job.says(2, failed(2)), 2));
     assert_ne!(job.membership.stage(), Stage::Done, "another one tries it");
-    job.halted(1, 2, 0);
-    job.halted(3, 2, 0);
+    job.all_halted([1, 3], 2, 0);
     let told = job.says(3, failed(3));
     let why = told
         .iter()
@@ -105,16 +98,14 @@ fn those_who_have_the_state_are_believed_while_others_come_to_it() {
     for (worker, step) in [(1, 5), (2, 5), (3, 0), (4, 0)] {
         job.arrives(worker, step);
     }
-    for worker in 1..=4 {
-        job.ready(worker, 1);
-    }
+    job.all_ready(1..=4, 1);
     let from = job.now;
     while job.now - from < STALL_LEAST {
         for (worker, step) in [(1, 5), (2, 5), (3, 0), (4, 0)] {
             job.progress(worker, 1, step, &[]);
         }
         let told = job.passes(TICK);
-        assert!(!told.iter().any(|text| text.starts_with("lost")), "{told:?}");
+        none_contains(&told, "lost");
     }
     // One more update is possible where the members that have the state have all gradients of it as well.
     job.progress(1, 1, 6, &[]);
@@ -123,8 +114,8 @@ fn those_who_have_the_state_are_believed_while_others_come_to_it() {
         job.halted(worker, 2, step);
     }
     let told = job.halted(4, 2, 0);
-    assert!(told.iter().any(|text| text.starts_with("forming g1.2")), "{told:?}");
-    assert!(!told.iter().any(|text| text.starts_with("lost")), "{told:?}");
+    any_begins(&told, "forming g1.2");
+    none_contains(&told, "lost");
 }
 
 /// Only one is heard of for a while, and trains on with the others.
@@ -147,8 +138,7 @@ fn one_that_stands_where_it_cannot_is_left_out_and_the_others_go_on_from_theirs(
     let mut job = Job::training(4, config());
     job.progress(1, 1, 3, &[]);
     job.dies(4, 3);
-    job.halted(1, 2, 3);
-    job.halted(2, 2, 3);
+    job.all_halted([1, 2], 2, 3);
     let told = job.halted(3, 2, 9);
     assert!(is_left_out(&told, 3), "{told:?}");
     job.passes(TICK);
@@ -156,15 +146,13 @@ fn one_that_stands_where_it_cannot_is_left_out_and_the_others_go_on_from_theirs(
 }
 
 #[test]
-fn a_stop_that_nobody_wants_and_one_tells_of_ends_nothing() {
+fn a_stop_that_no_operator_wants_and_one_worker_tells_of_ends_nothing() {
     let mut job = Job::training(4, config());
     job.progress(1, 1, 3, &[]);
-    assert_eq!(job.says(2, finished(1, 3, hash(3)))[0], "halting for g1.2");
-    for worker in [1, 3, 4] {
-        job.halted(worker, 2, 3);
-    }
+    assert_eq!(job.finishes(2, 1, 3)[0], "halting for g1.2");
+    job.all_halted([1, 3, 4], 2, 3);
     let stop_at = Some(s(3));
-    let told = stands(&mut job, 2, 2, Standing { stop_at, ..standing(3) });
+    let told = words(&job.halts(2, g(2), Standing { stop_at, ..standing(3) }));
     assert!(is_left_out(&told, 2), "{told:?}");
     job.passes(TICK);
     assert_eq!(job.membership.stage(), Stage::Forming);
@@ -179,6 +167,6 @@ fn a_stop_that_an_operator_wants_ends_the_job_where_a_trailer_has_said_so() {
     job.dies(3, 3);
     job.halted(1, 2, 3);
     let stop_at = Some(s(4));
-    stands(&mut job, 2, 2, Standing { stop_at, ..standing(4) });
+    job.halts(2, g(2), Standing { stop_at, ..standing(4) });
     assert_eq!(job.membership.formation.as_ref().unwrap().stop_at(), stop_at);
 }

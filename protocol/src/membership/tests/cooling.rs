@@ -1,8 +1,7 @@
 //! Workers whose connections break again and again, and hosts whose workers are left out again and again.
 
 use super::*;
-use crate::limits::{FLAPS, FORGIVEN, HOST_FAILURES};
-use crate::memory::GradientMemory;
+use crate::limits::{FLAPS, FORGIVEN, HOST_FAILURES, MAX_LINK_FAILURES};
 use crate::status::Stage;
 
 impl Job {
@@ -13,26 +12,18 @@ impl Job {
         self.halted(1, count, step);
         self.ready(1, count);
         assert_eq!(self.membership.stage(), Stage::Running);
-        let mut introduction = introduction(step);
-        (introduction.generation, introduction.training) = (g(count - 1), true);
-        words(&self.event(Event::Arrived(Box::new(Arrival {
-            worker: w(2),
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
-            capacity: 24,
-            memory: GradientMemory::unbounded(1),
-            introduction,
-        }))))
+        let trains = Introduction {
+            training: true,
+            ..introduction(g(count - 1), standing(step))
+        };
+        self.introduces(2, trains)
     }
 
     /// It is taken in again.
     fn returns_to_the_ring(&mut self) {
         let (count, step) = (self.membership.generation().count(), self.membership.reached().get());
-        for worker in [1, 2] {
-            self.halted(worker, count, step);
-        }
-        for worker in [1, 2] {
-            self.ready(worker, count);
-        }
+        self.all_halted([1, 2], count, step);
+        self.all_ready([1, 2], count);
         assert_eq!(self.membership.stage(), Stage::Running);
     }
 
@@ -43,7 +34,7 @@ impl Job {
         // All halt for the newcomer, so that it is a member at once.
         self.membership.disturb();
         self.membership.call_in(w(worker));
-        for _ in 0..crate::limits::MAX_LINK_FAILURES {
+        for _ in 0..MAX_LINK_FAILURES {
             let count = self.membership.generation().count();
             self.halted(1, count, 0);
             self.halted(worker, count, 0);
@@ -57,16 +48,6 @@ impl Job {
     }
 }
 
-fn introduction(step: u64) -> Introduction {
-    Introduction {
-        generation: Generation::NONE,
-        incarnation: Incarnation::new(1),
-        seat: None,
-        training: false,
-        standing: standing(step),
-    }
-}
-
 #[test]
 fn a_member_that_flaps_is_dismissed_in_the_end() {
     let mut job = Job::training(2, config());
@@ -76,7 +57,7 @@ fn a_member_that_flaps_is_dismissed_in_the_end() {
         job.returns_to_the_ring();
     }
     assert_eq!(job.flaps(), ["to w2: dismiss"]);
-    assert_eq!(job.membership.stage(), Stage::Running, "nobody halts for it");
+    assert_eq!(job.membership.stage(), Stage::Running, "no member halts for it");
     assert!(!job.membership.knows(w(2)));
 }
 

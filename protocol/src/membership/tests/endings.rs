@@ -17,9 +17,9 @@ fn done() -> String {
 }
 
 #[test]
-fn a_job_is_done_when_everybody_has_said_so() {
+fn a_job_is_done_when_all_members_have_said_so() {
     let mut job = at_the_end();
-    assert_eq!(job.says(1, finished(1, 10, hash(10))), [""; 0]);
+    assert_eq!(job.finishes(1, 1, 10), [""; 0]);
     let told = job.event(Event::Said {
         worker: w(2),
         message: finished(1, 10, hash(10)),
@@ -38,7 +38,7 @@ fn a_job_is_done_when_everybody_has_said_so() {
 #[test]
 fn another_final_state_fails_the_job() {
     let mut job = at_the_end();
-    job.says(1, finished(1, 10, hash(10)));
+    job.finishes(1, 1, 10);
     let told = job.says(2, finished(1, 10, hash(11)));
     assert_eq!(told[..2], ["to w1: dismiss", "to w2: dismiss"]);
     assert!(told[2].starts_with("failed: ") && told[2].contains("BITS-1"), "{}", told[2]);
@@ -65,20 +65,18 @@ fn other_results_of_the_same_state_fail_the_job() {
 #[test]
 fn a_late_arrival_does_not_hold_the_end_up() {
     let mut job = at_the_end();
-    job.says(1, finished(1, 10, hash(10)));
+    job.finishes(1, 1, 10);
     assert_eq!(job.arrives(3, 0), ["joined w3 at s0"]);
-    let told = job.says(2, finished(1, 10, hash(10)));
+    let told = job.finishes(2, 1, 10);
     assert_eq!(told.last(), Some(&done()));
-    assert!(
-        told.contains(&"to w3: complete s10".to_owned()),
-        "the newcomer may go: {told:?}"
-    );
+    // The newcomer may go.
+    has(&told, "to w3: complete s10");
 }
 
 #[test]
 fn a_death_after_the_last_step_does_not_hold_the_end_up() {
     let mut job = at_the_end();
-    job.says(1, finished(1, 10, hash(10)));
+    job.finishes(1, 1, 10);
     assert_eq!(
         job.dies(2, 10),
         [
@@ -93,24 +91,24 @@ fn a_death_after_the_last_step_does_not_hold_the_end_up() {
 fn sums_that_died_with_their_teller_are_told_by_another() {
     let mut job = Job::training(2, config());
     job.progress(1, 1, 10, &[0, 1, 2]);
-    job.says(2, finished(1, 10, hash(10)));
+    job.finishes(2, 1, 10);
     let told = job.dies(1, 10);
     assert_eq!(told[1..], ["halting for g1.2", "to w2: halt g1.2"]);
     job.halted(2, 2, 10);
     job.ready(2, 2);
     // It says what it knows before it says that it is done; if it knows nothing, the job ends all the same.
-    let told = job.says(2, finished(2, 10, hash(10)));
+    let told = job.finishes(2, 2, 10);
     assert_eq!(told.last(), Some(&done()));
 }
 
 #[test]
-fn a_death_before_anybody_has_finished_forms_once_more() {
+fn a_death_before_any_member_has_finished_forms_once_more() {
     let mut job = at_the_end();
     job.dies(2, 10);
     job.halted(1, 2, 10);
     job.ready(1, 2);
-    assert_eq!(job.says(1, finished(1, 10, hash(10))), [""; 0], "GEN-3");
-    let told = job.says(1, finished(2, 10, hash(10)));
+    assert_eq!(job.finishes(1, 1, 10), [""; 0], "GEN-3");
+    let told = job.finishes(1, 2, 10);
     assert_eq!(told.last(), Some(&done()));
 }
 
@@ -125,9 +123,13 @@ fn a_stop_is_passed_to_the_closer_and_again_until_it_works() {
     job.dies(2, 3);
     job.halted(1, 2, 3);
     assert_eq!(job.ready(1, 2), ["formed g1.2", "to w1: close g1.2 with stop"]);
-    let told = job.says(1, finished(2, 4, hash(4)));
+    let told = job.finishes(1, 2, 4);
     assert_eq!(told.last(), Some(&format!("done at s4 with {:?}", hash(4))));
-    assert_eq!(job.passes(RESEND), ["to w1: complete s4"], "nobody is asked to stop any more");
+    assert_eq!(
+        job.passes(RESEND),
+        ["to w1: complete s4"],
+        "no closer is asked to stop any more"
+    );
 }
 
 #[test]
@@ -135,20 +137,15 @@ fn a_stop_that_a_trailer_has_told_is_passed_on_to_all() {
     let mut job = Job::training(4, config());
     let _ = job.event(Event::StopRequested);
     job.dies(4, 3);
-    job.halted(1, 2, 3);
-    job.halted(3, 2, 3);
-    let message = WorkerMessage::Halted {
-        generation: g(2),
-        standing: Standing {
-            stop_at: Some(s(4)),
-            ..standing(4)
-        },
+    job.all_halted([1, 3], 2, 3);
+    let stopped = Standing {
+        stop_at: Some(s(4)),
+        ..standing(4)
     };
-    let forms = forms(&job.event(Event::Said { worker: w(2), message }));
+    let forms = forms(&job.halts(2, g(2), stopped));
     assert_eq!(forms.len(), 3);
     assert!(forms.iter().all(|(_, form)| (form.step, form.stop_at) == (s(4), Some(s(4)))));
-    job.ready(1, 2);
-    job.ready(2, 2);
+    job.all_ready([1, 2], 2);
     assert_eq!(job.ready(3, 2), ["formed g1.2"], "no closer needs to be asked");
 }
 
@@ -169,7 +166,7 @@ fn a_stop_while_those_who_have_the_state_wait_for_others_ends_the_job_with_it() 
     let stands = |(worker, form): &(u64, Form)| (*worker, form.step, form.stop_at);
     assert_eq!(forms.iter().map(stands).collect::<Vec<_>>(), [(1, s(3), Some(s(3)))]);
     assert_eq!(job.ready(1, 2), ["formed g1.2"], "nothing is trained any more");
-    let told = job.says(1, finished(2, 3, hash(3)));
+    let told = job.finishes(1, 2, 3);
     assert_eq!(told.last(), Some(&format!("done at s3 with {:?}", hash(3))));
 }
 
@@ -199,7 +196,7 @@ fn where_memory_does_not_hold_the_shards_a_stop_ends_the_job_all_the_same() {
 }
 
 #[test]
-fn a_stop_where_nobody_has_the_state_says_what_is_lost() {
+fn a_stop_where_no_worker_has_the_state_says_what_is_lost() {
     let mut job = waits_for_workers();
     job.dies(1, 3);
     job.arrives(4, 0);

@@ -46,8 +46,7 @@ fn a_job_with_too_few_workers_waits_and_says_so_once() {
     assert_eq!(job.arrives(1, 0), ["joined w1 at s0", waiting]);
     assert_eq!(job.passes(RESEND), [""; 0]);
     job.arrives(2, 0);
-    job.ready(1, 1);
-    job.ready(2, 1);
+    job.all_ready([1, 2], 1);
     job.dies(2, 0);
     assert_eq!(job.halted(1, 2, 0), [waiting]);
     assert_eq!(job.passes(RESEND), [""; 0]);
@@ -76,14 +75,14 @@ fn a_job_without_room_for_its_shards_waits_and_says_so() {
 }
 
 #[test]
-fn an_arrival_while_training_halts_nobody() {
+fn an_arrival_while_training_halts_no_member() {
     let mut job = Job::training(2, config());
     assert_eq!(
         job.arrives(3, 0),
         ["joined w3 at s0", "to w1: serve [3]", "to w2: serve [3]",]
     );
     assert_eq!(job.membership.stage(), Stage::Running);
-    assert_eq!(job.progress(1, 1, 6, &[5]), ["steps [s5]"], "nobody was disturbed");
+    assert_eq!(job.progress(1, 1, 6, &[5]), ["steps [s5]"], "no member was disturbed");
     assert_eq!(job.progress(1, 1, 7, &[5, 6]), ["steps [s6]"], "each step is told once");
 }
 
@@ -94,7 +93,7 @@ fn an_arrival_while_halting_comes_last_if_it_is_needed() {
     assert_eq!(
         job.arrives(4, 0),
         ["joined w4 at s0"],
-        "nobody is asked before it is known who is left"
+        "no newcomer is asked before it is known which workers are left"
     );
     job.halted(2, 2, 4);
     assert_eq!(job.halted(1, 2, 5), ["held for w4", "to w4: halt g1.2"]);
@@ -108,9 +107,7 @@ fn an_arrival_while_halting_comes_last_if_it_is_needed() {
             "to w4: form g1.2 r2 at s5, state from r0",
         ]
     );
-    for worker in [1, 2, 4] {
-        job.ready(worker, 2);
-    }
+    job.all_ready([1, 2, 4], 2);
     assert_eq!(job.progress(1, 2, 6, &[5]), ["steps [s5]", "resumed g1.2 with s6"]);
 }
 
@@ -122,25 +119,23 @@ fn old_answers_change_nothing() {
     job.halted(1, 2, 0);
     assert_eq!(job.ready(1, 1), [""; 0], "GEN-3");
     assert_eq!(job.link_broken(1, 1, 2), [""; 0], "GEN-3");
-    assert_eq!(job.says(1, finished(1, 10, hash(10))), [""; 0], "GEN-3");
+    assert_eq!(job.finishes(1, 1, 10), [""; 0], "GEN-3");
     assert_eq!(job.membership.stage(), Stage::Forming);
     assert_eq!(job.ready(1, 2), ["formed g1.2"]);
-    assert_eq!(job.ready(9, 2), [""; 0], "nobody knows this worker");
+    assert_eq!(job.ready(9, 2), [""; 0], "no such worker is known");
 }
 
 #[test]
 fn halts_and_forms_that_are_not_answered_are_sent_again() {
     let mut job = Job::training(4, config());
     job.dies(4, 0);
-    job.halted(1, 2, 0);
-    job.halted(3, 2, 0);
+    job.all_halted([1, 3], 2, 0);
     let just_before = RESEND - Duration::from_millis(1);
     assert_eq!(job.passes(just_before), [""; 0]);
     assert_eq!(job.passes(Duration::from_millis(1)), ["to w2: halt g1.2"]);
     assert_eq!(job.passes(just_before), [""; 0]);
     job.halted(2, 2, 0);
-    job.ready(1, 2);
-    job.ready(2, 2);
+    job.all_ready([1, 2], 2);
     assert_eq!(job.passes(RESEND), ["to w3: form g1.2 r2 at s0"]);
     assert_eq!(job.ready(3, 2), ["formed g1.2"]);
     assert_eq!(job.passes(RESEND), [""; 0]);
@@ -158,7 +153,7 @@ fn more_workers_than_shards_leave_the_last_without_work() {
     for worker in 1..5 {
         job.arrives(worker, 0);
     }
-    let forms = forms(&job.arrival(5, standing(0)));
+    let forms = forms(&job.comes(newcomer(5, standing(0))));
     assert_eq!(forms.len(), 5);
     let expected = ["0..1", "1..2", "2..2", "2..2", "2..2"];
     for (rank, (_, form)) in (0..).zip(forms) {
@@ -176,15 +171,7 @@ fn a_spare_steps_in_for_the_dead() {
     let mut job = Job::training(3, Config { max: 2, ..config() });
     job.dies(1, 0);
     job.halted(2, 2, 0);
-    let halted = WorkerMessage::Halted {
-        generation: g(2),
-        standing: standing(0),
-    };
-    let event = Event::Said {
-        worker: w(3),
-        message: halted,
-    };
-    let forms = forms(&job.event(event));
+    let forms = forms(&job.halts(3, g(2), standing(0)));
     let ranges: Vec<String> = forms
         .iter()
         .flat_map(|(_, form)| form.steady.shards())
@@ -195,7 +182,7 @@ fn a_spare_steps_in_for_the_dead() {
 
 /// What a member is told does not grow with the others.
 #[test]
-fn a_member_is_told_of_those_it_has_to_do_with_and_of_nobody_else() {
+fn a_member_is_told_of_those_it_has_to_do_with_and_of_no_others() {
     let many = 100;
     let mut job = Job::new(Config {
         expected: many,
@@ -207,7 +194,7 @@ fn a_member_is_told_of_those_it_has_to_do_with_and_of_nobody_else() {
         job.arrives(worker, 0);
     }
     // All others fetch the state from it.
-    let forms = forms(&job.arrival(u64::from(many), standing(7)));
+    let forms = forms(&job.comes(newcomer(u64::from(many), standing(7))));
     let digest = MembersDigest::of(forms.iter().map(|(worker, _)| w(*worker)));
     for (worker, form) in &forms {
         assert_eq!((form.world_size, form.digest), (many, digest));
@@ -240,9 +227,7 @@ fn many_are_given_time_to_answer() {
     for worker in 1..=u64::from(many) {
         job.arrives(worker, 0);
     }
-    for worker in 2..=u64::from(many) {
-        job.ready(worker, 1);
-    }
+    job.all_ready(2..=u64::from(many), 1);
     let just_before = RESEND_EACH * many - Duration::from_millis(1);
     assert_eq!(job.passes(just_before), [""; 0]);
     assert_eq!(job.passes(Duration::from_millis(1)), ["to w1: form g1.1 r0 at s0"]);
@@ -250,21 +235,12 @@ fn many_are_given_time_to_answer() {
 
 /// What each member of the generation that is formed computes in its first step and in later ones.
 fn formed(commands: &[Command]) -> Vec<(Vec<ShardRange>, Vec<ShardRange>)> {
-    let form = |command: &Command| {
-        if let Command::Send {
-            message: CoordinatorMessage::Form(form),
-            ..
-        } = command
-        {
-            return Some((form.first.shards(), form.steady.shards()));
-        }
-        None
-    };
-    commands.iter().filter_map(form).collect()
+    let shards = |(_, form): &(u64, Form)| (form.first.shards(), form.steady.shards());
+    forms(commands).iter().map(shards).collect()
 }
 
 #[test]
-fn memory_shapes_the_ranges_and_keeps_nobody_from_training() {
+fn memory_shapes_the_ranges_and_keeps_no_worker_from_training() {
     const GIB: u64 = 1 << 30;
     // Four pieces each, beside the sums.
     let memory = GradientMemory {
@@ -278,22 +254,21 @@ fn memory_shapes_the_ranges_and_keeps_nobody_from_training() {
         expected: 2,
         ..config()
     });
-    job.arrives_with(1, memory);
-    let commands = job.arrives_with(2, memory);
+    let [_, commands] = [1, 2].map(|worker| {
+        job.comes(Arrival {
+            memory,
+            ..newcomer(worker, standing(0))
+        })
+    });
     let each = |shards: ShardRange| (vec![shards], vec![shards]);
     assert_eq!(formed(&commands), [each(range(0, 20)), each(range(20, 24))]);
-    job.ready(1, 1);
-    job.ready(2, 1);
+    job.all_ready([1, 2], 1);
     // Rank 0 dies with the running sum. The worker that is left has no memory for all that is missing beside all that it has: it has room
     // for the running sum only, and computes the step anew.
     job.dies(1, 0);
     let kept: Vec<ShardRange> = (20..24).map(one).collect();
     let standing = Standing { kept, ..standing(0) };
-    let generation = g(2);
-    let commands = job.event(Event::Said {
-        worker: w(2),
-        message: WorkerMessage::Halted { generation, standing },
-    });
+    let commands = job.halts(2, g(2), standing);
     assert_eq!(formed(&commands), [each(range(0, 24))]);
     let dropping = |command: &Command| {
         matches!(

@@ -14,9 +14,9 @@ fn a_joiner_copies_once_all_holders_have_told_what_they_have() {
     assert_eq!(job.room_made(1, 1), [""; 0]);
     assert_eq!(job.room_made(1, 1), [""; 0], "it is one of two");
     assert_eq!(job.room_made(2, 1), [ASK]);
-    assert_eq!(job.snapshotted(1, (0, 2), 1, 5), [""; 0]);
+    assert_eq!(job.snapshotted(1, shares_of(0, 2), snapshot(1, 5)), [""; 0]);
     assert_eq!(
-        job.snapshotted(2, (1, 2), 1, 5),
+        job.snapshotted(2, shares_of(1, 2), snapshot(1, 5)),
         [
             "snapshot of s5 with 2",
             "to w1: serve [3] g1.1@s5, all, sums from s5",
@@ -40,21 +40,18 @@ fn patience(job: &mut Job, patience: Duration) -> Vec<String> {
 }
 
 #[test]
-fn a_snapshot_that_nobody_has_told_of_is_asked_for_again() {
+fn a_snapshot_that_no_holder_has_told_of_is_asked_for_again() {
     let mut job = Job::training(2, config());
     job.arrives(3, 0);
-    job.room_made(1, 1);
-    job.room_made(2, 1);
+    job.both_make_room();
     assert_eq!(patience(&mut job, SNAPSHOT_PATIENCE), MAKE_ROOM);
     // Hashing may take longer than that: the next one is waited for twice as long.
-    job.room_made(1, 1);
-    job.room_made(2, 1);
+    job.both_make_room();
     assert_eq!(patience(&mut job, SNAPSHOT_PATIENCE), [""; 0]);
     assert_eq!(patience(&mut job, SNAPSHOT_PATIENCE), MAKE_ROOM);
     // The closer of another generation knows nothing of it.
     job.link_broken(1, 1, 2);
-    job.halted(1, 2, 5);
-    job.halted(2, 2, 5);
+    job.all_halted([1, 2], 2, 5);
     job.ready(1, 2);
     let told = job.ready(2, 2);
     assert_eq!(told[0], "formed g1.2");
@@ -107,7 +104,7 @@ fn who_comes_before_anything_is_let_go_copies_the_same_snapshot() {
     assert_eq!(
         job.dies(5, 0)[1..],
         [""; 0],
-        "what holders are told of it can wait, too: nobody dials for one that is gone"
+        "what holders are told of it can wait, too: no holder dials for one that is gone"
     );
     for joiner in [3, 4] {
         job.progress(joiner, 1, 6, &[]);
@@ -159,7 +156,7 @@ fn a_copy_that_is_not_answered_is_ordered_again() {
     let _ = job.event(Event::Said { worker: w(3), message });
     assert_eq!(job.passes(RESEND * 3), [""; 0], "it has its order");
     let told = job.dies(2, 5);
-    assert!(told.contains(&"to w3: copy g1.1@s5 from [1]".to_owned()), "{told:?}");
+    has(&told, "to w3: copy g1.1@s5 from [1]");
     job.passes(Duration::ZERO);
     assert_eq!(
         job.passes(RESEND).last().map(String::as_str),
@@ -171,11 +168,11 @@ fn a_copy_that_is_not_answered_is_ordered_again() {
 fn a_share_lives_on_with_one_holder() {
     let mut job = Job::joined(config());
     let told = job.dies(2, 5);
-    assert!(told.contains(&"to w3: copy g1.1@s5 from [1]".to_owned()), "{told:?}");
+    has(&told, "to w3: copy g1.1@s5 from [1]");
     job.halted(1, 2, 5);
     job.ready(1, 2);
     assert_eq!(job.membership.stage(), Stage::Running, "the join outlives the generation");
-    assert_eq!(job.caught_up(3, (1, 5), 6)[0], "caught up w3 at s6");
+    assert_eq!(job.caught_up(3, snapshot(1, 5), 6)[0], "caught up w3 at s6");
 }
 
 #[test]
@@ -196,25 +193,25 @@ fn a_share_without_holders_lets_the_joiner_begin_anew() {
         ]
     );
     assert_eq!(job.room_made(1, 2), ["to w1: close g1.2 with snapshot"]);
-    assert_eq!(job.caught_up(3, (1, 5), 6), [""; 0], "that snapshot is gone");
+    assert_eq!(job.caught_up(3, snapshot(1, 5), 6), [""; 0], "that snapshot is gone");
 }
 
 #[test]
 fn a_holder_that_dies_while_others_still_copy_is_not_waited_for() {
     let mut job = Job::training(3, config());
     job.arrives(4, 0);
-    job.snapshotted(1, (0, 3), 1, 5);
-    job.snapshotted(2, (1, 3), 1, 5);
+    job.snapshotted(1, shares_of(0, 3), snapshot(1, 5));
+    job.snapshotted(2, shares_of(1, 3), snapshot(1, 5));
     let told = job.dies(3, 5);
-    assert!(told.contains(&"snapshot of s5 with 3".to_owned()), "{told:?}");
-    assert!(told.contains(&"to w4: copy g1.1@s5 from [1, 2]".to_owned()), "{told:?}");
+    has(&told, "snapshot of s5 with 3");
+    has(&told, "to w4: copy g1.1@s5 from [1, 2]");
 }
 
 #[test]
 fn a_snapshot_tells_how_far_the_job_is() {
     let mut job = Job::training(1, config());
     job.arrives(2, 0);
-    job.snapshotted(1, (0, 1), 1, 7);
+    job.snapshotted(1, shares_of(0, 1), snapshot(1, 7));
     assert_eq!(
         job.membership.reached(),
         s(7),
@@ -223,20 +220,28 @@ fn a_snapshot_tells_how_far_the_job_is() {
 }
 
 #[test]
-fn who_has_copied_what_nobody_asks_for_any_more_is_told_to_let_go_of_it() {
+fn who_has_copied_what_no_joiner_asks_for_any_more_is_told_to_let_go_of_it() {
     let mut job = Job::training(2, config());
     let over = "to w1: serve [] g1.1@s5, no shares, sums from s0";
-    assert_eq!(job.snapshotted(1, (0, 2), 1, 5), [over], "nobody joins, and nothing is saved");
+    assert_eq!(
+        job.snapshotted(1, shares_of(0, 2), snapshot(1, 5)),
+        [over],
+        "no worker joins, and nothing is saved"
+    );
     job.arrives(3, 0);
     let over = "to w1: serve [3] g1.9@s5, no shares, sums from s0";
-    assert_eq!(job.snapshotted(1, (0, 2), 9, 5), [over], "of another generation");
+    assert_eq!(
+        job.snapshotted(1, shares_of(0, 2), snapshot(9, 5)),
+        [over],
+        "of another generation"
+    );
 }
 
 #[test]
 fn two_holders_with_different_bytes_fail_the_job() {
     let mut job = Job::training(2, config());
     job.arrives(3, 0);
-    job.snapshotted(1, (0, 2), 1, 5);
+    job.snapshotted(1, shares_of(0, 2), snapshot(1, 5));
     let message = WorkerMessage::Snapshotted {
         snapshot: snapshot(1, 5),
         shares: vec![(1, hash(1)), (0, hash(9))],
@@ -251,33 +256,30 @@ fn two_holders_with_different_bytes_fail_the_job() {
 }
 
 #[test]
-fn a_copy_that_fails_waits_for_another_snapshot_and_in_the_end_for_nobody() {
+fn a_copy_that_fails_waits_for_another_snapshot_and_in_the_end_all_wait_for_it() {
     let mut job = Job::joined(config());
     for attempt in 1..MAX_COPY_ATTEMPTS {
         let from = 4 + u64::from(attempt);
-        let told = job.copy_failed(3, (1, from));
-        assert_eq!(told[0], "joins anew w3: nobody has it");
+        let told = job.copy_failed(3, snapshot(1, from));
+        assert_eq!(told[0], "joins anew w3: no holder has it");
         assert!(told.ends_with(&MAKE_ROOM.map(str::to_owned)), "{told:?}");
-        job.room_made(1, 1);
-        assert_eq!(job.room_made(2, 1), [ASK]);
-        job.snapshotted(1, (0, 2), 1, from + 1);
-        job.snapshotted(2, (1, 2), 1, from + 1);
+        assert_eq!(job.both_make_room(), [ASK]);
+        job.both_snapshotted(from + 1);
     }
     let last = 4 + u64::from(MAX_COPY_ATTEMPTS);
-    let told = job.copy_failed(3, (1, last));
+    let told = job.copy_failed(3, snapshot(1, last));
     assert_eq!(
         told[..5],
         [
-            "joins anew w3: nobody has it",
+            "joins anew w3: no holder has it",
             "halting for g1.2",
             "to w1: halt g1.2",
             "to w2: halt g1.2",
             "held for w3",
         ]
     );
-    assert!(told.contains(&"to w3: halt g1.2".to_owned()));
-    job.halted(1, 2, 9);
-    job.halted(2, 2, 9);
+    has(&told, "to w3: halt g1.2");
+    job.all_halted([1, 2], 2, 9);
     assert_eq!(
         job.halted(3, 2, 6).last(),
         Some(&"to w3: form g1.2 r2 at s9, state from r0".to_owned())
@@ -296,23 +298,17 @@ fn a_joiner_whose_holders_drop_what_it_copies_time_and_again_is_waited_for() {
         let from = 4 + u64::from(attempt);
         let told = drops(&mut job, from);
         assert_eq!(told[0], "joins anew w3: both holders of a share are gone");
-        assert!(!told.contains(&"halting for g1.2".to_owned()), "{told:?}");
-        job.room_made(1, 1);
-        assert_eq!(job.room_made(2, 1), [ASK]);
-        job.snapshotted(1, (0, 2), 1, from + 1);
-        job.snapshotted(2, (1, 2), 1, from + 1);
+        none_contains(&told, "halting for g1.2");
+        assert_eq!(job.both_make_room(), [ASK]);
+        job.both_snapshotted(from + 1);
     }
     let told = drops(&mut job, 4 + u64::from(MAX_COPY_ATTEMPTS));
     for what in ["halting for g1.2", "held for w3", "to w3: halt g1.2"] {
         assert!(told.contains(&what.to_owned()), "{told:?}");
     }
-    job.halted(1, 2, 9);
-    job.halted(2, 2, 9);
+    job.all_halted([1, 2], 2, 9);
     let told = job.halted(3, 2, 0);
-    assert!(
-        told.contains(&"to w3: form g1.2 r2 at s9, state from r0".to_owned()),
-        "{told:?}"
-    );
+    has(&told, "to w3: form g1.2 r2 at s9, state from r0");
 }
 
 #[test]
@@ -354,7 +350,7 @@ fn while_several_have_the_state_a_joiner_waits_in_vain_some_times_before_it_is_w
 }
 
 #[test]
-fn a_joiner_that_dies_stops_nobody() {
+fn a_joiner_that_dies_stops_no_member() {
     let mut job = Job::joined(config());
     let told = job.dies(3, 0);
     assert!(told[0].starts_with("lost w3 while running"));
@@ -383,11 +379,15 @@ fn a_joiner_whose_model_fails_fails_only_itself() {
 }
 
 #[test]
-fn nobody_is_taken_in_once_the_job_is_to_end() {
+fn no_joiner_is_taken_in_once_the_job_is_to_end() {
     let mut job = Job::training(2, config());
     let _ = job.event(Event::StopRequested);
     assert_eq!(job.arrives(3, 0), ["joined w3 at s0"]);
     let mut job = Job::joined(config());
     let _ = job.event(Event::StopRequested);
-    assert_eq!(job.caught_up(3, (1, 5), 6), ["caught up w3 at s6"], "it is not planned in");
+    assert_eq!(
+        job.caught_up(3, snapshot(1, 5), 6),
+        ["caught up w3 at s6"],
+        "it is not planned in"
+    );
 }

@@ -8,8 +8,7 @@ use crate::status::Stage;
 fn leaving() -> Job {
     let mut job = Job::training(3, config());
     job.leaves(3);
-    job.ready(1, 2);
-    job.ready(2, 2);
+    job.all_ready([1, 2], 2);
     job
 }
 
@@ -51,15 +50,9 @@ fn the_job_ends_only_with_the_count_of_those_left_out() {
     let mut job = leaving();
     job.switched(1, 2, 10);
     job.switched(2, 2, 10);
-    job.says(1, finished(2, 10, hash(10)));
-    assert_eq!(job.says(2, finished(2, 10, hash(10))), [""; 0]);
-    let told = job.event(Event::Said {
-        worker: w(3),
-        message: WorkerMessage::Halted {
-            generation: g(2),
-            standing: standing(10),
-        },
-    });
+    job.finishes(1, 2, 10);
+    assert_eq!(job.finishes(2, 2, 10), [""; 0]);
+    let told = job.halts(3, g(2), standing(10));
     let Some(Command::Tell(JobEvent::Done(summary))) = told.last() else {
         panic!("expected the end, found {told:?}");
     };
@@ -76,7 +69,7 @@ fn a_leaver_that_dies_while_others_need_it_is_a_loss() {
     let mut job = leaving();
     job.switched(1, 2, 7);
     job.switched(2, 2, 7);
-    assert_eq!(job.dies(3, 7).len(), 1, "nobody waits for it any more");
+    assert_eq!(job.dies(3, 7).len(), 1, "no member waits for it any more");
     assert_eq!(job.membership.stage(), Stage::Running);
 }
 
@@ -106,7 +99,7 @@ fn a_leaver_whose_answer_comes_after_a_halt_takes_part_once_more() {
     assert_eq!(job.halted(3, 2, 7), [""; 0], "it was asked to halt for g1.3 since");
     job.dies(1, 7);
     let told = job.halted(3, 3, 7);
-    assert!(job.membership.knows(w(3)), "nobody else has its state: {told:?}");
+    assert!(job.membership.knows(w(3)), "no other worker has its state: {told:?}");
 }
 
 #[test]
@@ -130,10 +123,8 @@ fn a_joiner_that_has_more_than_the_members_stays_until_they_are_as_far_or_the_gr
         // It was cut off, and the others began anew without what it has.
         job.arrives(3, 9);
         let told = job.leaves(3);
-        assert!(
-            !told.iter().any(|said| said.starts_with("left")),
-            "two steps would be computed again: {told:?}"
-        );
+        // Two steps would be computed again.
+        none_contains(&told, "left");
         job
     };
     let gone = ["to w3: released at s9", "left w3 at s9"];
@@ -166,17 +157,17 @@ fn a_leaver_waits_for_a_joiner_that_is_needed_in_its_place() {
 fn a_joiner_that_has_caught_up_takes_the_place_of_a_leaver() {
     let mut job = Job::joined(Config { min: 2, ..config() });
     job.leaves(2);
-    let told = job.caught_up(3, (1, 5), 6);
+    let told = job.caught_up(3, snapshot(1, 5), 6);
     assert_eq!(told[0], "caught up w3 at s6");
     let mut job = Job::joined(config());
     job.leaves(1);
-    let told = job.says(1, WorkerMessage::Ready { generation: g(2) });
+    let told = job.ready(1, 2);
     assert_eq!(told, [""; 0], "it is no part of the plan");
     job.ready(2, 2);
     job.halted(1, 2, 7);
     job.switched(2, 2, 7);
     assert_eq!(
-        job.caught_up(3, (1, 5), 7)[1..],
+        job.caught_up(3, snapshot(1, 5), 7)[1..],
         ["to w2: prepare g1.3 r0", "to w3: prepare g1.3 r1"]
     );
 }
@@ -213,8 +204,8 @@ fn the_last_holder_of_the_state_waits_for_a_joiner_or_its_deadline() {
     let mut job = Job::training(1, config());
     job.leaves(1);
     job.arrives(2, 0);
-    job.snapshotted(1, (0, 1), 1, 3);
-    assert_eq!(job.caught_up(2, (1, 3), 4)[1..], ["to w2: prepare g1.2 r0"]);
+    job.snapshotted(1, shares_of(0, 1), snapshot(1, 3));
+    assert_eq!(job.caught_up(2, snapshot(1, 3), 4)[1..], ["to w2: prepare g1.2 r0"]);
     assert_eq!(job.ready(2, 2), ["to w1: close g1.1 with switch to g1.2"]);
     job.halted(1, 2, 5);
     assert_eq!(job.switched(2, 2, 5)[..2], ["to w1: released at s5", "left w1 at s5"]);
@@ -224,10 +215,9 @@ fn the_last_holder_of_the_state_waits_for_a_joiner_or_its_deadline() {
 fn a_leaver_in_a_job_that_waits_goes_when_another_has_the_state() {
     let mut job = Job::training(3, Config { min: 3, ..config() });
     job.dies(3, 4);
-    job.halted(1, 2, 4);
-    job.halted(2, 2, 4);
+    job.all_halted([1, 2], 2, 4);
     assert_eq!(job.leaves(2)[..3], ["leaving w2", "to w2: released at s4", "left w2 at s4"]);
-    assert_eq!(job.leaves(1), ["leaving w1"], "nobody else has the state");
+    assert_eq!(job.leaves(1), ["leaving w1"], "no other worker has the state");
     job.now += LEAVE_GRACE;
     assert_eq!(job.progress(1, 2, 4, &[])[0], "to w1: released at s4");
 }
@@ -248,20 +238,19 @@ fn a_leaver_while_halting_goes_before_the_next_generation() {
 fn a_leaver_while_forming_leaves_once_training_goes_on() {
     let mut job = Job::training(3, config());
     job.dies(3, 0);
-    job.halted(1, 2, 0);
-    job.halted(2, 2, 0);
+    job.all_halted([1, 2], 2, 0);
     assert_eq!(job.leaves(2), ["leaving w2"]);
     job.ready(1, 2);
     assert_eq!(job.ready(2, 2), ["formed g1.2", "to w1: prepare g1.3 r0"]);
 }
 
 #[test]
-fn nobody_leaves_a_job_that_is_to_end() {
+fn no_worker_leaves_a_job_that_is_to_end() {
     let mut job = Job::training(2, config());
     let _ = job.event(Event::StopRequested);
     assert_eq!(job.leaves(2), ["leaving w2"]);
     let mut job = Job::training(2, config());
-    job.says(1, finished(1, 10, hash(10)));
+    job.finishes(1, 1, 10);
     assert_eq!(job.leaves(2), ["leaving w2"]);
-    assert_eq!(job.leaves(9), [""; 0], "nobody knows this worker");
+    assert_eq!(job.leaves(9), [""; 0], "no such worker is known");
 }

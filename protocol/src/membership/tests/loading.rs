@@ -17,30 +17,19 @@ impl Job {
         let mut job = Self::new(Config { min: 2, ..config() });
         job.arrives(1, 5);
         let told = job.arrives(2, 0);
-        assert!(
-            told.contains(&"to w2: form g1.1 r1 at s5, state from r0".to_owned()),
-            "{told:?}"
-        );
-        job.ready(1, 1);
-        job.ready(2, 1);
+        has(&told, "to w2: form g1.1 r1 at s5, state from r0");
+        job.all_ready([1, 2], 1);
         job
     }
 
     /// A heartbeat of a worker that stands at `step`, with all its gradients, and has moved so many bytes.
     fn moved(&mut self, worker: u64, count: u64, step: u64, moved: u64) -> Vec<String> {
-        let message = WorkerMessage::Progress {
-            generation: g(count),
-            step: s(step),
-            tally: Tally {
-                total: 100,
-                this_step: 2,
-                ..tally(step)
-            },
-            moved,
-            pace: None,
-            reports: vec![],
+        let tally = Tally {
+            total: 100,
+            this_step: 2,
+            ..tally(step)
         };
-        self.says(worker, message)
+        self.says(worker, heartbeat(count, tally, moved, None))
     }
 
     /// Both beat until something is told, for `time` at most: how long that took, and what was told. The first has moved `of_donor` bytes
@@ -123,7 +112,7 @@ fn who_waits_for_a_donor_that_is_busy_with_it_is_waited_for() {
 
 /// Its training thread is at it, and a halt waits for that.
 #[test]
-fn a_halt_waits_for_who_loads_and_for_nobody_else() {
+fn a_halt_waits_for_who_loads_and_for_no_other() {
     let halting = || {
         let mut job = Job::loading();
         job.link_broken(1, 1, 2);

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::limits::STATE_GRACE;
-use crate::memory::GradientMemory;
 use crate::status::Stage;
 
 #[test]
@@ -47,8 +46,7 @@ fn a_death_while_halting_only_shortens_the_wait() {
 fn a_death_while_forming_halts_again_under_the_next_number() {
     let mut job = Job::training(3, config());
     job.dies(3, 0);
-    job.halted(1, 2, 0);
-    job.halted(2, 2, 0);
+    job.all_halted([1, 2], 2, 0);
     job.ready(1, 2);
     assert_eq!(
         job.dies(2, 0),
@@ -66,21 +64,14 @@ fn a_death_while_forming_halts_again_under_the_next_number() {
 #[test]
 fn a_death_costs_what_the_dead_had_not_summed() {
     let mut job = Job::training(2, config());
-    let cause = Loss::Exited {
-        how: "signal 9".to_owned(),
-        tally: Some(Tally {
-            total: 9,
-            step: s(4),
-            this_step: 1,
-            previous_step: 2,
-        }),
+    let tally = Tally {
+        total: 9,
+        step: s(4),
+        this_step: 1,
+        previous_step: 2,
     };
-    job.loses(2, cause);
-    let message = WorkerMessage::Halted {
-        generation: g(2),
-        standing: standing(4),
-    };
-    let commands = job.event(Event::Said { worker: w(1), message });
+    job.exits(2, Some(tally));
+    let commands = job.halts(1, g(2), standing(4));
     assert!(
         commands.iter().any(|command| matches!(
             command,
@@ -168,22 +159,12 @@ fn who_comes_back_while_training_must_halt_first() {
     job.is_cut_off(2);
     job.halted(1, 2, 3);
     job.ready(1, 2);
-    let arrival = Arrival {
-        worker: w(2),
-        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
-        capacity: 4,
-        memory: GradientMemory::unbounded(1),
-        introduction: Introduction {
-            generation: g(1),
-            incarnation: Incarnation::new(1),
-            seat: None,
-            training: true,
-            standing: standing(3),
-        },
+    let trains = Introduction {
+        training: true,
+        ..introduction(g(1), standing(3))
     };
-    let told = words(&job.event(Event::Arrived(Box::new(arrival))));
     assert_eq!(
-        told,
+        job.introduces(2, trains),
         ["joined w2 at s3", "halting for g1.3", "to w1: halt g1.3", "to w2: halt g1.3"]
     );
 }
@@ -193,23 +174,8 @@ fn who_comes_back_while_training_must_halt_first() {
 fn a_state_that_was_given_up_is_taken_when_its_holder_comes_back() {
     let returns = |step| {
         let mut job = Job::training(2, config());
-        let (worker, address) = (w(3), SocketAddr::from((Ipv4Addr::LOCALHOST, 1)));
-        let mut introduction = Introduction {
-            generation: g(1),
-            incarnation: Incarnation::new(1),
-            seat: None,
-            training: false,
-            standing: standing(step),
-        };
-        introduction.standing.step = s(step);
-        let told = job.event(Event::Arrived(Box::new(Arrival {
-            worker,
-            address,
-            capacity: 24,
-            memory: GradientMemory::unbounded(1),
-            introduction,
-        })));
-        (words(&told), job.membership.stage())
+        let told = job.introduces(3, introduction(g(1), standing(step)));
+        (told, job.membership.stage())
     };
     let (told, stage) = returns(2);
     assert_eq!(stage, Stage::Halting, "{told:?}");

@@ -39,9 +39,9 @@ use crate::messages::{
     CatchUp, CoordinatorMessage, DepotOrder, Form, Introduction, Joiners, Serve, Shares, Standing, StepReport, Tally,
     Trailer, WorkerMessage,
 };
-use crate::snapshot::{SnapshotId, shares_of};
+use crate::snapshot::{Share, SnapshotId, shares_of};
 use crate::state::StateHash;
-use crate::words::{Generation, Incarnation, Step, WorkerId};
+use crate::words::{Generation, Incarnation, Pace, Step, WorkerId};
 
 /// A coordinator and its clock.
 struct Job {
@@ -59,8 +59,8 @@ fn config() -> Config {
         steps: Step::new(10),
         order: crate::job::Order::Exact,
         balance: Balance::default(),
-        task: crate::state::StateHash::new([1; 32]),
-        build: crate::state::StateHash::new([2; 32]),
+        task: StateHash::new([1; 32]),
+        build: StateHash::new([2; 32]),
         saves: None,
     }
 }
@@ -119,20 +119,59 @@ fn finished(count: u64, step: u64, hash: StateHash) -> WorkerMessage {
     }
 }
 
-fn newcomer(worker: u64, standing: Standing, host: [u8; 4]) -> Arrival {
+/// A heartbeat in g`count` of a worker that has computed and moved so much, and takes so many milliseconds for a gradient, if it has told.
+fn heartbeat(count: u64, tally: Tally, moved: u64, pace: Option<u64>) -> WorkerMessage {
+    WorkerMessage::Progress {
+        generation: g(count),
+        step: tally.step,
+        tally,
+        moved,
+        pace: pace.map(|millis| Pace::new(Duration::from_millis(millis))),
+        reports: vec![],
+    }
+}
+
+/// What a worker says of itself that has promised to take part in nothing older than `generation`.
+fn introduction(generation: Generation, standing: Standing) -> Introduction {
+    Introduction {
+        generation,
+        incarnation: Incarnation::new(1),
+        seat: None,
+        training: false,
+        standing,
+    }
+}
+
+fn arrival(worker: u64, introduction: Introduction) -> Arrival {
     Arrival {
         worker: w(worker),
-        address: SocketAddr::from((host, 1)),
+        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
         capacity: 24,
         memory: GradientMemory::unbounded(1),
-        introduction: Introduction {
-            generation: Generation::NONE,
-            incarnation: Incarnation::new(1),
-            seat: None,
-            training: false,
-            standing,
-        },
+        introduction,
     }
+}
+
+fn newcomer(worker: u64, standing: Standing) -> Arrival {
+    arrival(worker, introduction(Generation::NONE, standing))
+}
+
+/// Exactly this was told, among other things.
+#[track_caller]
+fn has(told: &[String], what: &str) {
+    assert!(told.iter().any(|said| said == what), "no {what:?} in {told:?}");
+}
+
+/// Something was told that begins like this.
+#[track_caller]
+fn any_begins(told: &[String], begin: &str) {
+    assert!(told.iter().any(|said| said.starts_with(begin)), "no {begin:?} in {told:?}");
+}
+
+/// Nothing was told with this in it.
+#[track_caller]
+fn none_contains(told: &[String], part: &str) {
+    assert!(!told.iter().any(|said| said.contains(part)), "{part:?} in {told:?}");
 }
 
 impl Job {
@@ -152,9 +191,7 @@ impl Job {
         for worker in 1..=workers {
             job.arrives(worker, 0);
         }
-        for worker in 1..=workers {
-            job.ready(worker, 1);
-        }
+        job.all_ready(1..=workers, 1);
         job
     }
 
@@ -163,22 +200,16 @@ impl Job {
     }
 
     fn arrives(&mut self, worker: u64, step: u64) -> Vec<String> {
-        words(&self.arrival(worker, standing(step)))
+        words(&self.comes(newcomer(worker, standing(step))))
     }
 
-    fn arrival(&mut self, worker: u64, standing: Standing) -> Vec<Command> {
-        self.arrival_from(worker, standing, Ipv4Addr::LOCALHOST.octets())
+    /// A worker says hello with this.
+    fn introduces(&mut self, worker: u64, introduction: Introduction) -> Vec<String> {
+        words(&self.comes(arrival(worker, introduction)))
     }
 
-    fn arrival_from(&mut self, worker: u64, standing: Standing, host: [u8; 4]) -> Vec<Command> {
-        self.event(Event::Arrived(Box::new(newcomer(worker, standing, host))))
-    }
-
-    fn arrives_with(&mut self, worker: u64, memory: GradientMemory) -> Vec<Command> {
-        self.event(Event::Arrived(Box::new(Arrival {
-            memory,
-            ..newcomer(worker, standing(0), Ipv4Addr::LOCALHOST.octets())
-        })))
+    fn comes(&mut self, arrival: Arrival) -> Vec<Command> {
+        self.event(Event::Arrived(Box::new(arrival)))
     }
 
     fn says(&mut self, worker: u64, message: WorkerMessage) -> Vec<String> {
@@ -193,8 +224,29 @@ impl Job {
     }
 
     fn halted(&mut self, worker: u64, count: u64, step: u64) -> Vec<String> {
-        let (generation, standing) = (g(count), standing(step));
-        self.says(worker, WorkerMessage::Halted { generation, standing })
+        words(&self.halts(worker, g(count), standing(step)))
+    }
+
+    /// What is said to the last of them.
+    fn all_ready(&mut self, workers: impl IntoIterator<Item = u64>, count: u64) -> Vec<String> {
+        let said = workers.into_iter().map(|worker| self.ready(worker, count));
+        said.last().expect("there are some")
+    }
+
+    /// What is said to the last of them.
+    fn all_halted(&mut self, workers: impl IntoIterator<Item = u64>, count: u64, step: u64) -> Vec<String> {
+        let said = workers.into_iter().map(|worker| self.halted(worker, count, step));
+        said.last().expect("there are some")
+    }
+
+    fn halts(&mut self, worker: u64, generation: Generation, standing: Standing) -> Vec<Command> {
+        let (worker, message) = (w(worker), WorkerMessage::Halted { generation, standing });
+        self.event(Event::Said { worker, message })
+    }
+
+    /// It has applied the last update, at `step`, and found what each worker finds.
+    fn finishes(&mut self, worker: u64, count: u64, step: u64) -> Vec<String> {
+        self.says(worker, finished(count, step, hash(step)))
     }
 
     /// A worker says that it has applied the updates up to `step`, and reports these steps.
@@ -220,24 +272,33 @@ impl Job {
         self.says(worker, WorkerMessage::RoomMade { generation: g(count) })
     }
 
-    /// A holder of the snapshot that `of` members of g`count` took at `step` says what it has copied.
-    fn snapshotted(&mut self, worker: u64, (place, of): (u32, u32), count: u64, step: u64) -> Vec<String> {
-        let shares = shares_of(place, of).into_iter();
-        let message = WorkerMessage::Snapshotted {
-            snapshot: snapshot(count, step),
-            shares: shares.map(|share| (share.index, hash(share.index.into()))).collect(),
-        };
-        self.says(worker, message)
+    /// Members 1 and 2 have room in g1. What is said to the second.
+    fn both_make_room(&mut self) -> Vec<String> {
+        self.room_made(1, 1);
+        self.room_made(2, 1)
     }
 
-    /// A joiner says that it follows from the snapshot g`count`@`from`, and stands at `step`.
-    fn caught_up(&mut self, worker: u64, (count, from): (u64, u64), step: u64) -> Vec<String> {
-        let (snapshot, step) = (snapshot(count, from), s(step));
+    /// A holder of a snapshot says which shares it has copied.
+    fn snapshotted(&mut self, worker: u64, shares: Vec<Share>, snapshot: SnapshotId) -> Vec<String> {
+        let hashed = |share: Share| (share.index, hash(share.index.into()));
+        let shares = shares.into_iter().map(hashed).collect();
+        self.says(worker, WorkerMessage::Snapshotted { snapshot, shares })
+    }
+
+    /// The two members of g1 have copied their shares of the state at `step`. What is said to the second.
+    fn both_snapshotted(&mut self, step: u64) -> Vec<String> {
+        self.snapshotted(1, shares_of(0, 2), snapshot(1, step));
+        self.snapshotted(2, shares_of(1, 2), snapshot(1, step))
+    }
+
+    /// A joiner says that it follows from this snapshot, and stands at `step`.
+    fn caught_up(&mut self, worker: u64, snapshot: SnapshotId, step: u64) -> Vec<String> {
+        let step = s(step);
         self.says(worker, WorkerMessage::CaughtUp { snapshot, step })
     }
 
-    fn copy_failed(&mut self, worker: u64, (count, from): (u64, u64)) -> Vec<String> {
-        let (snapshot, reason) = (snapshot(count, from), "nobody has it".to_owned());
+    fn copy_failed(&mut self, worker: u64, snapshot: SnapshotId) -> Vec<String> {
+        let reason = "no holder has it".to_owned();
         self.says(worker, WorkerMessage::CopyFailed { snapshot, reason })
     }
 
@@ -256,26 +317,22 @@ impl Job {
     fn joined(config: Config) -> Self {
         let mut job = Self::training(2, config);
         job.arrives(3, 0);
-        job.room_made(1, 1);
-        job.room_made(2, 1);
-        job.snapshotted(1, (0, 2), 1, 5);
-        job.snapshotted(2, (1, 2), 1, 5);
+        job.both_make_room();
+        job.both_snapshotted(5);
         job
     }
 
     /// The same, and worker 3 has caught up: g2 is planned with it.
     fn planned(config: Config) -> Self {
         let mut job = Self::joined(config);
-        job.caught_up(3, (1, 5), 6);
+        job.caught_up(3, snapshot(1, 5), 6);
         job
     }
 
     /// The same, and the closer is asked to switch.
     fn ordered(config: Config) -> Self {
         let mut job = Self::planned(config);
-        for worker in 1..=3 {
-            job.ready(worker, 2);
-        }
+        job.all_ready(1..=3, 2);
         job
     }
 
@@ -286,11 +343,13 @@ impl Job {
 
     /// Its agent saw it end at `step`.
     fn dies(&mut self, worker: u64, step: u64) -> Vec<String> {
-        let cause = Loss::Exited {
-            how: "signal 9".to_owned(),
-            tally: Some(tally(step)),
-        };
-        self.loses(worker, cause)
+        self.exits(worker, Some(tally(step)))
+    }
+
+    /// Its agent saw it end, and knows its count, perhaps.
+    fn exits(&mut self, worker: u64, tally: Option<Tally>) -> Vec<String> {
+        let how = "signal 9".to_owned();
+        self.loses(worker, Loss::Exited { how, tally })
     }
 
     fn is_cut_off(&mut self, worker: u64) -> Vec<String> {

@@ -8,7 +8,7 @@ use crate::status::Stage;
 fn a_joiner_that_has_caught_up_is_planned_in_and_switched_to() {
     let mut job = Job::joined(config());
     assert_eq!(
-        job.caught_up(3, (1, 5), 6),
+        job.caught_up(3, snapshot(1, 5), 6),
         [
             "caught up w3 at s6",
             "to w1: prepare g1.2 r0",
@@ -41,8 +41,7 @@ fn what_is_not_answered_is_said_again() {
     job.ready(1, 2);
     let told = job.passes(RESEND);
     assert_eq!(told[..2], ["to w2: prepare g1.2 r1", "to w3: prepare g1.2 r2"]);
-    job.ready(2, 2);
-    job.ready(3, 2);
+    job.all_ready([2, 3], 2);
     let told = job.passes(RESEND);
     assert_eq!(told, ["to w2: close g1.1 with switch to g1.2", "to w3: prepare g1.2 r2"]);
     job.switched(2, 2, 9);
@@ -62,11 +61,11 @@ fn a_worker_that_makes_progress_in_a_planned_generation_has_begun_it() {
         "its own word was lost"
     );
     let mut job = Job::ordered(config());
-    let told = job.says(1, finished(2, 10, hash(10)));
+    let told = job.finishes(1, 2, 10);
     assert_eq!(told[0], "switched to g1.2 of [1, 2, 3] at s10");
     assert_eq!(job.membership.stage(), Stage::Running);
-    job.says(2, finished(2, 10, hash(10)));
-    let told = job.says(3, finished(2, 10, hash(10)));
+    job.finishes(2, 2, 10);
+    let told = job.finishes(3, 2, 10);
     assert_eq!(told.last(), Some(&format!("done at s10 with {:?}", hash(10))));
 }
 
@@ -74,7 +73,7 @@ fn a_worker_that_makes_progress_in_a_planned_generation_has_begun_it() {
 fn a_plan_that_is_not_ordered_changes_nothing() {
     let mut job = Job::planned(config());
     assert_eq!(job.switched(3, 2, 9), [""; 0]);
-    assert_eq!(job.says(3, finished(2, 10, hash(10))), [""; 0]);
+    assert_eq!(job.finishes(3, 2, 10), [""; 0]);
     assert_eq!(job.membership.stage(), Stage::Running);
 }
 
@@ -82,7 +81,7 @@ fn a_plan_that_is_not_ordered_changes_nothing() {
 fn a_joiner_that_dies_before_the_order_costs_nothing() {
     let mut job = Job::planned(config());
     let told = job.dies(3, 6);
-    assert!(!told.iter().any(|words| words.contains("halt")), "{told:?}");
+    none_contains(&told, "halt");
     assert_eq!(job.ready(1, 2), [""; 0], "the plan is gone");
     assert_eq!(job.ready(2, 2), [""; 0]);
     assert_eq!(job.membership.stage(), Stage::Running);
@@ -92,7 +91,7 @@ fn a_joiner_that_dies_before_the_order_costs_nothing() {
 fn a_joiner_that_dies_after_the_order_is_missed() {
     let mut job = Job::ordered(config());
     let told = job.dies(3, 6);
-    assert!(told.contains(&"halting for g1.3".to_owned()), "{told:?}");
+    has(&told, "halting for g1.3");
     // It may have begun g1.2, so that number is never used again.
     job.halted(1, 3, 9);
     assert_eq!(job.halted(2, 3, 9)[0], "forming g1.3 of [1, 2] at s9", "GEN-1");
@@ -102,10 +101,8 @@ fn a_joiner_that_dies_after_the_order_is_missed() {
 fn a_member_that_dies_halts_those_who_may_have_begun() {
     let mut job = Job::ordered(config());
     let told = job.dies(1, 8);
-    assert!(
-        told.contains(&"to w3: halt g1.3".to_owned()),
-        "it may take part already: {told:?}"
-    );
+    // It may take part already.
+    has(&told, "to w3: halt g1.3");
     let mut job = Job::planned(config());
     let told = job.dies(1, 8);
     assert!(
@@ -117,14 +114,14 @@ fn a_member_that_dies_halts_those_who_may_have_begun() {
 #[test]
 fn a_joiner_that_gives_up_before_the_order_begins_anew_and_after_it_halts_all() {
     let mut job = Job::planned(config());
-    let told = job.copy_failed(3, (1, 5));
-    assert_eq!(told[0], "joins anew w3: nobody has it");
-    assert!(!told.iter().any(|words| words.contains("halt")), "{told:?}");
+    let told = job.copy_failed(3, snapshot(1, 5));
+    assert_eq!(told[0], "joins anew w3: no holder has it");
+    none_contains(&told, "halt");
     let mut job = Job::ordered(config());
-    assert_eq!(job.copy_failed(3, (1, 5))[0], "halting for g1.3");
+    assert_eq!(job.copy_failed(3, snapshot(1, 5))[0], "halting for g1.3");
     let mut job = Job::ordered(config());
     job.switched(1, 2, 9);
-    assert_eq!(job.copy_failed(3, (1, 5))[0], "halting for g1.3", "it is awaited");
+    assert_eq!(job.copy_failed(3, snapshot(1, 5))[0], "halting for g1.3", "it is awaited");
 }
 
 #[test]
@@ -142,7 +139,7 @@ fn a_plan_whose_snapshot_is_gone_is_given_up() {
 }
 
 #[test]
-fn a_link_that_cannot_be_made_for_a_plan_halts_nobody() {
+fn a_link_that_cannot_be_made_for_a_plan_halts_no_member() {
     let mut job = Job::planned(config());
     let told = job.link_broken(2, 2, 3);
     assert_eq!(
@@ -179,28 +176,25 @@ fn a_stop_outranks_a_plan() {
     // It had not: all stop.
     let mut job = Job::ordered(config());
     let _ = job.event(Event::StopRequested);
-    job.says(1, finished(1, 9, hash(9)));
-    let told = job.says(2, finished(1, 9, hash(9)));
+    job.finishes(1, 1, 9);
+    let told = job.finishes(2, 1, 9);
     assert_eq!(told.last(), Some(&format!("done at s9 with {:?}", hash(9))));
 }
 
 #[test]
 fn a_job_that_ends_during_a_plan_ends() {
     let mut job = Job::planned(config());
-    job.says(1, finished(1, 10, hash(10)));
-    let told = job.says(2, finished(1, 10, hash(10)));
-    assert!(
-        told.contains(&"to w3: complete s10".to_owned()),
-        "the joiner may go: {told:?}"
-    );
+    job.finishes(1, 1, 10);
+    let told = job.finishes(2, 1, 10);
+    // The joiner may go.
+    has(&told, "to w3: complete s10");
 }
 
 #[test]
 fn a_worker_that_stands_elsewhere_than_its_form_says_halts_all() {
     let mut job = Job::training(3, config());
     job.dies(3, 5);
-    job.halted(1, 2, 5);
-    job.halted(2, 2, 5);
+    job.all_halted([1, 2], 2, 5);
     assert_eq!(job.halted(2, 2, 5), [""; 0], "an old answer");
     assert_eq!(job.halted(2, 2, 6)[0], "halting for g1.3", "STEP-2");
 }

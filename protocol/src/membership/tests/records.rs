@@ -1,7 +1,6 @@
 //! What an earlier life has written down, and what a later one believes of it.
 
 use super::*;
-use crate::memory::GradientMemory;
 
 /// What a worker's last word or its agent may have said, and no gradient can have been.
 fn impossible() -> [Tally; 3] {
@@ -21,34 +20,14 @@ fn impossible() -> [Tally; 3] {
 }
 
 #[test]
-fn a_count_that_cannot_be_is_in_no_record_and_ends_nobody() {
+fn a_count_that_cannot_be_is_in_no_record_and_ends_no_life() {
     for tally in impossible() {
         let mut job = Job::training(3, config());
         job.progress(1, 1, 3, &[]);
-        job.event(Event::Lost {
-            worker: w(3),
-            cause: Loss::Exited {
-                how: "signal 9".to_owned(),
-                tally: Some(tally),
-            },
-        });
-        let introduction = Introduction {
-            standing: Standing { tally, ..standing(3) },
-            generation: g(1),
-            incarnation: Incarnation::new(1),
-            seat: None,
-            training: false,
-        };
-        let arrival = Arrival {
-            worker: w(4),
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
-            capacity: 4,
-            memory: GradientMemory::unbounded(1),
-            introduction,
-        };
-        assert_eq!(words(&job.event(Event::Arrived(Box::new(arrival)))), ["to w4: dismiss"]);
-        job.halted(1, 2, 3);
-        job.halted(2, 2, 3);
+        job.exits(3, Some(tally));
+        let claims = Standing { tally, ..standing(3) };
+        assert_eq!(job.introduces(4, introduction(g(1), claims)), ["to w4: dismiss"]);
+        job.all_halted([1, 2], 2, 3);
         assert_eq!(job.membership.reached(), s(3));
         let record = job.membership.record();
         assert_eq!(
@@ -81,8 +60,7 @@ fn a_record_with_a_count_that_cannot_be_is_read_and_the_count_is_unknown() {
         job.event(Event::Tick);
         let generation = job.membership.generation();
         for worker in [5, 6] {
-            let standing = standing(3);
-            job.says(worker, WorkerMessage::Halted { generation, standing });
+            job.halts(worker, generation, standing(3));
         }
         assert_eq!(job.membership.stage(), crate::membership::Stage::Forming);
     }

@@ -13,9 +13,8 @@ pub(super) fn targets(job: &Job) -> Vec<u64> {
 fn a_depot_that_refused_is_done_without_for_a_while_but_not_for_the_last_checkpoint() {
     let mut job = Job::saving(3, saved_config());
     job.refuses(8, 1, 3);
-    job.says_saved(1, 2, 0, 3);
-    job.says_saved(2, 2, 1, 3);
-    assert!(job.committed(7, 3, &[7]).contains(&"saved s3 on 1 of 2".to_owned()));
+    job.both_saved(2, 3);
+    has(&job.committed(7, 3, &[7]), "saved s3 on 1 of 2");
     assert_eq!(targets(&job), [7]);
     job.progress(1, 1, 4, &[]);
     assert_eq!(targets(&job), [7]);
@@ -27,25 +26,21 @@ fn a_depot_that_refused_is_done_without_for_a_while_but_not_for_the_last_checkpo
     job.now += DEPOT_REST;
     job.event(Event::Tick);
     assert_eq!(targets(&job), [7], "it is not asked twice for one checkpoint");
-    job.says_saved(1, 2, 0, 3);
-    job.says_saved(2, 2, 1, 3);
+    job.both_saved(2, 3);
     job.committed(7, 3, &[7]);
     assert_eq!(targets(&job), [7, 8]);
 }
 
 #[test]
-fn where_all_depots_refuse_nobody_copies_anything_until_they_have_rested() {
+fn where_all_depots_refuse_nothing_is_copied_until_they_have_rested() {
     let mut job = Job::saving(3, saved_config());
     job.refuses(8, 1, 3);
     let found = job.refuses(7, 2, 3);
-    assert!(
-        found.contains(&"not saved s3: no checkpoint actor is there that could keep it".to_owned()),
-        "{found:?}"
-    );
-    assert!(!found.iter().any(|text| text.contains("serve")), "{found:?}");
+    has(&found, "not saved s3: no checkpoint actor is there that could keep it");
+    none_contains(&found, "serve");
     job.now += DEPOT_REST;
     let found = words(&job.event(Event::Tick));
-    assert!(found.contains(&"to w1: serve []".to_owned()), "{found:?}");
+    has(&found, "to w1: serve []");
 }
 
 #[test]

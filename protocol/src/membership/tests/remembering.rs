@@ -3,38 +3,16 @@
 use super::*;
 use crate::limits::{MISSED_KEPT, OPEN_TALLIES, RELEASED_KEPT};
 use crate::membership::JobRecord;
-use crate::memory::GradientMemory;
 
 /// Worker 3 of three has left g1.1, at step 7.
 fn left() -> Job {
     let mut job = Job::training(3, config());
     job.leaves(3);
-    job.ready(1, 2);
-    job.ready(2, 2);
+    job.all_ready([1, 2], 2);
     job.halted(3, 2, 7);
     job.switched(1, 2, 7);
     assert_eq!(job.switched(2, 2, 7)[0], "to w3: released at s7");
     job
-}
-
-impl Job {
-    /// A worker that has halted for g`count` at `step` says hello.
-    fn comes_back(&mut self, worker: u64, count: u64, step: u64) -> Vec<String> {
-        let arrival = Arrival {
-            worker: w(worker),
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
-            capacity: 4,
-            memory: GradientMemory::unbounded(1),
-            introduction: Introduction {
-                generation: g(count),
-                incarnation: Incarnation::new(1),
-                training: false,
-                seat: None,
-                standing: standing(step),
-            },
-        };
-        words(&self.event(Event::Arrived(Box::new(arrival))))
-    }
 }
 
 fn mentioned(record: &JobRecord) -> usize {
@@ -54,7 +32,7 @@ fn of_a_hundred_thousand_that_left_the_record_is_bounded_and_the_first_still_hea
     assert!(mentioned(&record) <= most, "{} are mentioned", mentioned(&record));
     assert_eq!(record.released.len(), RELEASED_KEPT);
     assert!(!record.released.contains_key(&w(3)), "it is not known by name any more");
-    assert_eq!(job.comes_back(3, 2, 7), ["to w3: released at s7"]);
+    assert_eq!(job.introduces(3, introduction(g(2), standing(7))), ["to w3: released at s7"]);
     // In the next life as well, and after what is read was written.
     let (rest, each) = record.clone().apart();
     assert_eq!(JobRecord::together(rest, each), record);
@@ -62,9 +40,9 @@ fn of_a_hundred_thousand_that_left_the_record_is_bounded_and_the_first_still_hea
         membership: Membership::resume(config(), Incarnation::new(2), job.now, Some(record)),
         now: job.now,
     };
-    assert_eq!(job.comes_back(3, 2, 7), ["to w3: released at s7"]);
+    assert_eq!(job.introduces(3, introduction(g(2), standing(7))), ["to w3: released at s7"]);
     assert_eq!(
-        job.comes_back(100_999, 0, 0),
+        job.introduces(100_999, introduction(g(0), standing(0))),
         ["to w100999: released at s0"],
         "one that is known by name"
     );
@@ -81,20 +59,13 @@ fn only_who_has_left_is_told_so() {
     let told = job.arrives(900_000, 0);
     assert!(told[0].starts_with("joined w900000"), "a newcomer: {told:?}");
     // A worker that was lost may come back, and one that has more than the others is needed.
-    job.event(Event::Lost {
-        worker: w(2),
-        cause: Loss::ConnectionLost { why: "x".to_owned() },
-    });
-    let told = job.comes_back(2, 2, 7);
-    assert!(
-        !told.iter().any(|words| words.contains("released")),
-        "it was missed: {told:?}"
-    );
-    let told = job.comes_back(5, 2, 9);
-    assert!(
-        !told.iter().any(|words| words.contains("released")),
-        "it has a newer state: {told:?}"
-    );
+    job.is_cut_off(2);
+    let told = job.introduces(2, introduction(g(2), standing(7)));
+    // It was missed.
+    none_contains(&told, "released");
+    let told = job.introduces(5, introduction(g(2), standing(9)));
+    // It has a newer state.
+    none_contains(&told, "released");
 }
 
 #[test]
@@ -104,32 +75,28 @@ fn those_that_were_lost_are_missed_up_to_a_bound_and_count_as_unknown_beyond() {
     for worker in 0..lost {
         job.arrives(1_000 + worker, 0);
         job.now += Duration::from_millis(1);
-        job.event(Event::Lost {
-            worker: w(1_000 + worker),
-            cause: Loss::ConnectionLost { why: "x".to_owned() },
-        });
+        job.is_cut_off(1_000 + worker);
     }
     let record = job.membership.record();
     assert_eq!(record.workers.len(), MISSED_KEPT + 1, "and the one that trains");
     assert!(mentioned(&record) <= MISSED_KEPT + 1);
     assert!(!record.workers.contains(&w(1_000)) && record.workers.contains(&w(1_000 + lost - 1)));
-    assert_eq!(u64::from(record.ledger.unknown()), lost, "nobody is forgotten in the count");
+    assert_eq!(
+        u64::from(record.ledger.unknown()),
+        lost,
+        "no worker is forgotten in the count"
+    );
 }
 
 #[test]
 fn ends_that_were_seen_leave_nothing_behind() {
     let mut job = Job::training(1, config());
     for worker in 0..5_000 {
-        let worker = w(1_000 + worker);
-        job.arrives(worker.get(), 0);
-        job.event(Event::Lost {
-            worker,
-            cause: Loss::Exited {
-                how: "signal 9".to_owned(),
-                // Some end before they have counted, some while they compute.
-                tally: (!worker.get().is_multiple_of(3)).then(|| tally(worker.get() % 2)),
-            },
-        });
+        let worker = 1_000 + worker;
+        job.arrives(worker, 0);
+        // Some end before they have counted, some while they compute.
+        let tally = (!worker.is_multiple_of(3)).then(|| tally(worker % 2));
+        job.exits(worker, tally);
     }
     let record = job.membership.record();
     assert_eq!(mentioned(&record), 1, "the one that trains");

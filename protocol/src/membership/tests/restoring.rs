@@ -1,10 +1,9 @@
 //! From where a job goes on whose state no worker has.
 
-use super::checkpointed::{head, holds, saved_config};
+use super::checkpointed::{head, saved_config};
 use super::*;
 use crate::checkpoint::{Condition, Head};
 use crate::limits::{ADOPTION_PATIENCE, DEPOTS_PATIENCE, RESTORE_ATTEMPTS, STATE_GRACE};
-use crate::messages::{DepotMessage, Told};
 use crate::words::Rank;
 
 /// Each checkpoint is on the depots 7 and 8.
@@ -32,16 +31,11 @@ fn not_restored(job: &mut Job, worker: u64, count: u64) -> Vec<String> {
 #[test]
 fn the_newest_complete_one_is_resumed_from_and_all_may_read_it() {
     let (_, found) = begun(vec![both(4), both(8)], Some(vec![both(4), both(8)]));
-    assert!(found.contains(&"resumes from s8, passing over 0".to_owned()), "{found:?}");
-    assert!(found.contains(&"to 7: serve [1, 2]".to_owned()) && found.contains(&"to 8: serve [1, 2]".to_owned()));
-    assert!(
-        found.contains(&"to w1: form g1.1 r0 at s8, from a checkpoint".to_owned()),
-        "{found:?}"
-    );
-    assert!(
-        found.contains(&"to w2: form g1.1 r1 at s8, from a checkpoint".to_owned()),
-        "{found:?}"
-    );
+    has(&found, "resumes from s8, passing over 0");
+    has(&found, "to 7: serve [1, 2]");
+    has(&found, "to 8: serve [1, 2]");
+    has(&found, "to w1: form g1.1 r0 at s8, from a checkpoint");
+    has(&found, "to w2: form g1.1 r1 at s8, from a checkpoint");
 }
 
 #[test]
@@ -51,18 +45,16 @@ fn one_that_is_not_complete_is_waited_for_and_then_passed_over() {
         ..both(8)
     };
     let (mut job, found) = begun(vec![both(4), lacking.clone()], Some(vec![both(4), lacking]));
-    assert!(found.iter().any(|text| text.starts_with("waiting")), "{found:?}");
+    any_begins(&found, "waiting");
     let found = job.passes(DEPOTS_PATIENCE);
-    assert!(found.contains(&"resumes from s4, passing over 1".to_owned()), "{found:?}");
+    has(&found, "resumes from s4, passing over 1");
 }
 
 /// Two workers, and depot 7, which keeps these and has of the others only the names.
 fn begun_unreadable(heads: Vec<Head>, names: &[u64]) -> (Job, Vec<String>) {
     let mut job = Job::new(saved_config());
     job.depot_comes(7, "a", vec![]);
-    let unreadable = names.iter().map(|&step| both(step).key).collect();
-    let told = Told::All;
-    job.depot_says(7, DepotMessage::Holds { heads, told, unreadable });
+    job.holds_unreadable(7, heads, names.iter().map(|&step| both(step).key).collect());
     job.arrives(1, 0);
     let found = job.arrives(2, 0);
     (job, found)
@@ -71,19 +63,19 @@ fn begun_unreadable(heads: Vec<Head>, names: &[u64]) -> (Job, Vec<String>) {
 #[test]
 fn one_that_cannot_be_read_is_waited_for_elsewhere_and_then_passed_over() {
     let (mut job, found) = begun_unreadable(vec![head(4, &[7])], &[2, 8]);
-    assert!(found.iter().any(|text| text.starts_with("waiting")), "{found:?}");
+    any_begins(&found, "waiting");
     let found = job.passes(DEPOTS_PATIENCE);
-    assert!(found.contains(&"resumes from s4, passing over 1".to_owned()), "{found:?}");
+    has(&found, "resumes from s4, passing over 1");
     // Another depot has it.
     let (mut job, _) = begun_unreadable(vec![head(4, &[7])], &[8]);
     let found = job.depot_comes(8, "b", vec![both(8)]);
-    assert!(found.contains(&"resumes from s8, passing over 0".to_owned()), "{found:?}");
+    has(&found, "resumes from s8, passing over 0");
 }
 
 #[test]
 fn where_none_can_be_read_training_does_not_begin_anew() {
     let (mut job, found) = begun_unreadable(vec![], &[4, 8]);
-    assert!(found.iter().any(|text| text.starts_with("waiting")), "{found:?}");
+    any_begins(&found, "waiting");
     let found = job.passes(DEPOTS_PATIENCE).join("; ");
     let why = "none of 2 checkpoints can be resumed from: the newest is at s8, kept by the checkpoint actor d0000000000000007 on a, and \
                its manifest cannot be read";
@@ -101,14 +93,12 @@ fn what_an_earlier_life_may_have_committed_is_not_begun_anew_without() {
     let membership = Membership::resume(saved_config(), Incarnation::new(2), now, Some(record));
     let mut next = Job { membership, now };
     next.depot_comes(7, "a", vec![]);
-    let (heads, told, unreadable) = (vec![], Told::All, vec![both(4).key]);
-    next.depot_says(7, DepotMessage::Holds { heads, told, unreadable });
+    next.holds_unreadable(7, vec![], vec![both(4).key]);
     next.arrives(3, 0);
     next.arrives(4, 0);
     next.passes(ADOPTION_PATIENCE);
     for worker in [3, 4] {
-        let (generation, standing) = (Generation::new(Incarnation::new(2), 1), standing(0));
-        next.says(worker, WorkerMessage::Halted { generation, standing });
+        next.halts(worker, Generation::new(Incarnation::new(2), 1), standing(0));
     }
     let found = next.passes(DEPOTS_PATIENCE).join("; ");
     assert!(found.contains("none of 1 checkpoints can be resumed from"), "{found}");
@@ -119,9 +109,9 @@ fn one_that_becomes_complete_is_not_waited_for_any_longer() {
     // Kept once, in parts: each depot has some of it.
     let once = Head { replicas: 1, ..both(8) };
     let (mut job, found) = begun(vec![both(4), once.clone()], None);
-    assert!(found.iter().any(|text| text.starts_with("waiting")), "{found:?}");
+    any_begins(&found, "waiting");
     let found = job.depot_comes(8, "b", vec![both(4), once]);
-    assert!(found.contains(&"resumes from s8, passing over 0".to_owned()), "{found:?}");
+    has(&found, "resumes from s8, passing over 0");
 }
 
 #[test]
@@ -131,19 +121,10 @@ fn nothing_begins_before_a_depot_has_told_what_it_keeps() {
     let found = job.arrives(2, 0);
     assert!(found.iter().any(|text| text.contains("a checkpoint actor")), "{found:?}");
     let found = job.passes(DEPOTS_PATIENCE * 3);
-    assert!(!found.iter().any(|text| text.starts_with("forming")), "{found:?}");
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 2));
-    let host = "a".to_owned();
-    let arrived = crate::membership::DepotEvent::Arrived {
-        host,
-        certified: 1,
-        address,
-    };
-    let found = job.depot(7, arrived);
-    assert!(!found.iter().any(|text| text.starts_with("forming")), "{found:?}");
-    let (heads, told) = (vec![], Told::All);
-    let found = job.depot_says(7, holds(heads, told));
-    assert!(found.contains(&"forming g1.1 of [1, 2] at s0".to_owned()), "{found:?}");
+    none_contains(&found, "forming");
+    none_contains(&job.arriving(7, "a"), "forming");
+    let found = job.holds(7, vec![]);
+    has(&found, "forming g1.1 of [1, 2] at s0");
 }
 
 #[test]
@@ -162,10 +143,8 @@ fn another_job_or_build_is_refused_with_the_reason() {
         assert!(failed.contains(reason) && failed.contains("s8"), "{failed}");
     }
     let (_, found) = begun(vec![both(4), foreign(1, 9)], Some(vec![both(4), foreign(1, 9)]));
-    assert!(
-        found.contains(&"resumes from s4, passing over 1".to_owned()),
-        "at once: {found:?}"
-    );
+    // At once.
+    has(&found, "resumes from s4, passing over 1");
 }
 
 #[test]
@@ -174,19 +153,17 @@ fn one_that_cannot_be_loaded_is_tried_some_times_and_then_an_older_one_is() {
     let mut count = 1;
     for _ in 1..RESTORE_ATTEMPTS {
         let found = not_restored(&mut job, 1, count);
-        assert!(found.contains(&"not restored s8: a piece is missing".to_owned()), "{found:?}");
+        has(&found, "not restored s8: a piece is missing");
         count += 1;
         job.halted(1, count, 0);
         let found = job.halted(2, count, 0);
-        assert!(found.contains(&"resumes from s8, passing over 0".to_owned()), "{found:?}");
+        has(&found, "resumes from s8, passing over 0");
     }
     not_restored(&mut job, 2, count);
     job.halted(1, count + 1, 0);
     let found = job.halted(2, count + 1, 0);
-    assert!(
-        found.iter().any(|text| text.starts_with("waiting")),
-        "it may be back: {found:?}"
-    );
+    // It may be back.
+    any_begins(&found, "waiting");
     let found = job.passes(DEPOTS_PATIENCE);
     let older = "resumes from s4, passing over 1".to_owned();
     assert!(found.contains(&older), "{found:?}");
@@ -198,20 +175,18 @@ fn who_alone_cannot_load_one_gets_it_from_those_who_can() {
     let readers = |job: &mut Job, worker: u64, count: u64| {
         not_restored(job, worker, count);
         job.halted(1, count + 1, 0);
-        let (generation, standing) = (g(count + 1), standing(0));
-        let message = WorkerMessage::Halted { generation, standing };
-        let forms = forms(&job.event(Event::Said { worker: w(2), message }));
+        let forms = forms(&job.halts(2, g(count + 1), standing(0)));
         let restores: Vec<_> = forms.into_iter().filter_map(|(_, form)| form.restore).collect();
         assert!(restores.len() == 2 && restores[0] == restores[1], "{restores:?}");
         restores[0].readers.clone()
     };
     let ranks = |ranks: &[u32]| ranks.iter().copied().map(Rank::new).collect::<Vec<_>>();
     assert_eq!(readers(&mut job, 2, 1), ranks(&[0]), "the other reads all");
-    assert_eq!(readers(&mut job, 1, 2), ranks(&[0, 1]), "nobody can: all try once more");
+    assert_eq!(readers(&mut job, 1, 2), ranks(&[0, 1]), "none can: all try once more");
     let (mut job, _) = begun(vec![both(8)], Some(vec![both(8)]));
     not_restored(&mut job, 2, 1);
     // Two on one host say so at the same time: one failure, of both.
-    assert_eq!(not_restored(&mut job, 1, 1), Vec::<String>::new());
+    assert_eq!(not_restored(&mut job, 1, 1), [""; 0]);
     assert_eq!(readers(&mut job, 1, 1), ranks(&[0, 1]));
 }
 
@@ -219,33 +194,27 @@ fn who_alone_cannot_load_one_gets_it_from_those_who_can() {
 fn a_state_that_is_lost_is_loaded_and_people_are_told_from_where() {
     let mut job = Job::saved(saved_config());
     job.progress(1, 1, 9, &[]);
-    let told = Told::All;
     for depot in [7, 8] {
-        let heads = vec![both(8)];
-        job.depot_says(depot, holds(heads, told));
+        job.holds(depot, vec![both(8)]);
     }
     job.dies(1, 9);
     job.dies(2, 9);
     job.now += STATE_GRACE;
     job.arrives(3, 0);
     let found = job.halted(3, 2, 0);
-    assert!(found.contains(&"resumes from s8, passing over 0".to_owned()), "{found:?}");
-    assert!(
-        found.contains(&"state lost: s9 reached, again from s8".to_owned()),
-        "{found:?}"
-    );
+    has(&found, "resumes from s8, passing over 0");
+    has(&found, "state lost: s9 reached, again from s8");
 }
 
 #[test]
 fn who_has_the_state_needs_no_checkpoint() {
     let mut job = Job::saved(saved_config());
     job.progress(1, 1, 9, &[]);
-    let (heads, told) = (vec![both(8)], Told::All);
-    job.depot_says(7, holds(heads, told));
+    job.holds(7, vec![both(8)]);
     job.dies(1, 9);
     let found = job.halted(2, 2, 9);
-    assert!(found.contains(&"forming g1.2 of [2] at s9".to_owned()), "{found:?}");
-    assert!(!found.iter().any(|text| text.starts_with("resumes")), "{found:?}");
+    has(&found, "forming g1.2 of [2] at s9");
+    none_contains(&found, "resumes");
 }
 
 #[test]
@@ -256,25 +225,22 @@ fn a_coordinator_that_has_forgotten_all_does_not_begin_before_the_newest_checkpo
     job.depot_comes(8, "b", vec![both(8)]);
     job.arrives(1, 0);
     // It was far behind the others, which are gone.
-    job.arrival(2, standing(3));
-    job.passes(crate::limits::ADOPTION_PATIENCE);
+    job.arrives(2, 3);
+    job.passes(ADOPTION_PATIENCE);
     let mut found = Vec::new();
     for (worker, step) in [(1, 0), (2, 3)] {
-        let (generation, standing) = (Generation::new(Incarnation::new(2), 1), standing(step));
-        found = job.says(worker, WorkerMessage::Halted { generation, standing });
+        found = words(&job.halts(worker, Generation::new(Incarnation::new(2), 1), standing(step)));
     }
-    assert!(found.contains(&"resumes from s8, passing over 0".to_owned()), "{found:?}");
+    has(&found, "resumes from s8, passing over 0");
 }
 
 #[test]
 fn while_a_checkpoint_may_come_back_nothing_begins_from_the_beginning() {
     let mut job = Job::saved(saved_config());
     job.progress(1, 1, 9, &[]);
-    let told = Told::All;
     let once = Head { replicas: 1, ..both(8) };
     for depot in [7, 8] {
-        let heads = vec![once.clone()];
-        job.depot_says(depot, holds(heads, told));
+        job.holds(depot, vec![once.clone()]);
     }
     job.depot_goes(7);
     job.depot_goes(8);
@@ -282,7 +248,7 @@ fn while_a_checkpoint_may_come_back_nothing_begins_from_the_beginning() {
     job.dies(2, 9);
     job.arrives(3, 0);
     let found = job.passes(DEPOTS_PATIENCE * 10);
-    assert!(!found.iter().any(|text| text.starts_with("forming")), "{found:?}");
+    none_contains(&found, "forming");
     job.depot_comes(8, "b", vec![once.clone()]);
     let found = job.depot_comes(7, "a", vec![once]);
     assert!(job.membership.stage() != crate::membership::Stage::Done, "{found:?}");
@@ -301,11 +267,11 @@ fn what_a_depot_had_told_before_it_went_is_hoped_for() {
         job.depot_comes(8, "b", others);
         job.arrives(1, 0);
         let found = job.arrives(2, 0);
-        assert!(found.iter().any(|text| text.starts_with("waiting")), "{found:?}");
+        any_begins(&found, "waiting");
         let found = job.passes(DEPOTS_PATIENCE * 3);
-        assert!(!found.iter().any(|text| text.starts_with("failed")), "{found:?}");
+        none_contains(&found, "failed");
         let found = job.depot_comes(7, "a", vec![both(4)]);
-        assert!(found.iter().any(|text| text.starts_with("resumes from s4")), "{found:?}");
+        any_begins(&found, "resumes from s4");
     }
 }
 
@@ -317,5 +283,5 @@ fn what_a_depot_comes_back_without_is_hoped_for_no_longer() {
     job.arrives(1, 0);
     job.arrives(2, 0);
     let found = job.depot_comes(7, "a", vec![]);
-    assert!(found.contains(&"forming g1.1 of [1, 2] at s0".to_owned()), "{found:?}");
+    has(&found, "forming g1.1 of [1, 2] at s0");
 }

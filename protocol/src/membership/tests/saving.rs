@@ -5,35 +5,24 @@ use super::refusing::targets;
 use super::*;
 use crate::checkpoint::{Every, PieceHash};
 use crate::limits::{SAVE_ATTEMPTS, SAVE_PATIENCE};
-use crate::messages::Told;
 use crate::state::{StateSize, share_hash};
 
 #[test]
 fn one_is_due_by_steps_and_commits_once_all_shares_and_then_all_manifests_are_durable() {
     let mut job = Job::saved(saved_config());
-    assert_eq!(
-        job.progress(1, 1, 1, &[])
-            .iter()
-            .filter(|text| text.contains("serve"))
-            .count(),
-        0
-    );
+    none_contains(&job.progress(1, 1, 1, &[]), "serve");
     let due = job.progress(1, 1, 2, &[]);
-    assert_eq!(
-        due,
-        ["to w1: serve []", "to w2: serve []"],
-        "members find room for a snapshot"
-    );
-    job.room_made(1, 1);
-    assert_eq!(job.room_made(2, 1), ["to w2: close g1.1 with snapshot"]);
+    let find_room = ["to w1: serve []", "to w2: serve []"];
+    assert_eq!(due, find_room, "members find room for a snapshot");
+    assert_eq!(job.both_make_room(), ["to w2: close g1.1 with snapshot"]);
     let orders = about_saves(&job.copied(3));
     assert_eq!(
         orders,
         ["to w1: save [0] of g1.1@s3 to [7, 8]", "to w2: save [1] of g1.1@s3 to [7, 8]"]
     );
-    assert_eq!(job.says_saved(1, 1, 0, 3), Vec::<String>::new());
+    assert_eq!(job.says_saved(1, 1, 0, 3), [""; 0]);
     assert_eq!(job.says_saved(2, 1, 1, 3), ["commit g1.1@s3 to [7, 8]"]);
-    assert_eq!(job.committed(7, 3, &[7, 8]), Vec::<String>::new());
+    assert_eq!(job.committed(7, 3, &[7, 8]), [""; 0]);
     let done = about_saves(&job.committed(8, 3, &[7, 8]));
     assert_eq!(
         done,
@@ -52,24 +41,17 @@ fn what_becomes_due_while_one_is_written_is_one_with_the_next_and_counted() {
     let mut job = Job::saving(3, saved_config());
     // Four more become due, and none of them is begun.
     for step in 4..=11 {
-        assert_eq!(
-            about_saves(&job.progress(1, 1, step, &[])),
-            Vec::<String>::new(),
-            "one is under way"
-        );
+        assert_eq!(about_saves(&job.progress(1, 1, step, &[])), [""; 0], "one is under way");
     }
     let write = |job: &mut Job, step, attempt| {
-        job.says_saved(1, attempt, 0, step);
-        job.says_saved(2, attempt, 1, step);
-        job.committed(7, step, &[7, 8]);
-        job.committed(8, step, &[7, 8]);
+        job.both_saved(attempt, step);
+        job.both_committed(step);
         let counts = job.membership.save_counts();
         (counts.committed, counts.merged, counts.largest_lag)
     };
     assert_eq!(write(&mut job, 3, 1), (1, 0, 8), "training was eight steps further");
     job.progress(1, 1, 12, &[]);
-    job.room_made(1, 1);
-    job.room_made(2, 1);
+    job.both_make_room();
     assert_eq!(about_saves(&job.copied(12)).len(), 2);
     assert_eq!(write(&mut job, 12, 2), (2, 4, 8), "s4, s6, s8 and s10 are one with s12");
 }
@@ -80,11 +62,10 @@ fn one_is_due_by_time() {
     let saves = config.saves.as_mut().expect("it is saved");
     saves.every = Every::Time(Duration::from_secs(60));
     let mut job = Job::saved(config);
-    let asks = |found: Vec<String>| found.iter().any(|text| text == "to w1: serve []");
     job.now += Duration::from_secs(59);
-    assert!(!asks(job.progress(1, 1, 5, &[])));
+    none_contains(&job.progress(1, 1, 5, &[]), "serve");
     job.now += Duration::from_secs(1);
-    assert!(asks(job.progress(1, 1, 6, &[])));
+    has(&job.progress(1, 1, 6, &[]), "to w1: serve []");
 }
 
 #[test]
@@ -111,11 +92,11 @@ fn who_is_cut_off_from_a_depot_lets_another_write_to_it() {
             "to w2: save [0, 1] of g1.1@s3 to [7, 8]"
         ]
     );
-    assert_eq!(job.says_saved(1, 1, 0, 3), Vec::<String>::new(), "it was not asked any more");
+    assert_eq!(job.says_saved(1, 1, 0, 3), [""; 0], "it was not asked any more");
     job.says_saved(2, 1, 0, 3);
     assert_eq!(job.says_saved(2, 1, 1, 3), ["commit g1.1@s3 to [7, 8]"]);
     job.committed(7, 3, &[7, 8]);
-    assert!(job.committed(8, 3, &[7, 8]).contains(&"saved s3 on 2 of 2".to_owned()));
+    has(&job.committed(8, 3, &[7, 8]), "saved s3 on 2 of 2");
     assert_eq!(targets(&job), [7, 8], "the depot is not to blame");
     // The other has nothing of it any more: it is done without that depot.
     let mut job = Job::saving(3, saved_config());
@@ -131,8 +112,7 @@ fn who_is_cut_off_from_a_depot_lets_another_write_to_it() {
 #[test]
 fn a_depot_that_does_not_say_whether_a_manifest_is_durable_is_done_without() {
     let mut job = Job::saving(3, saved_config());
-    job.says_saved(1, 1, 0, 3);
-    job.says_saved(2, 1, 1, 3);
+    job.both_saved(1, 3);
     job.committed(7, 3, &[7, 8]);
     job.now += SAVE_PATIENCE;
     job.progress(1, 1, 2, &[]);
@@ -140,9 +120,8 @@ fn a_depot_that_does_not_say_whether_a_manifest_is_durable_is_done_without() {
     let found = about_saves(&words(&job.event(Event::Tick)));
     assert!(found[0].starts_with("depot 8 refused: it has not said for 30 s"), "{found:?}");
     assert!(found[1..].iter().all(|text| text.ends_with("to [7]")), "{found:?}");
-    job.says_saved(1, 2, 0, 3);
-    job.says_saved(2, 2, 1, 3);
-    assert!(job.committed(7, 3, &[7]).contains(&"saved s3 on 1 of 2".to_owned()));
+    job.both_saved(2, 3);
+    has(&job.committed(7, 3, &[7]), "saved s3 on 1 of 2");
 }
 
 #[test]
@@ -158,14 +137,9 @@ fn without_both_holders_of_a_share_it_is_given_up_and_due_again() {
     let mut job = Job::saving(3, saved_config());
     job.not_saved(1, 1, 3, None);
     let found = job.not_saved(2, 1, 3, None);
-    assert!(
-        found.contains(&"not saved s3: both holders of a share are gone".to_owned()),
-        "{found:?}"
-    );
-    assert!(
-        found.contains(&"to w1: serve []".to_owned()),
-        "the next snapshot is on its way: {found:?}"
-    );
+    has(&found, "not saved s3: both holders of a share are gone");
+    // The next snapshot is on its way.
+    has(&found, "to w1: serve []");
 }
 
 #[test]
@@ -178,30 +152,26 @@ fn a_depot_that_dies_while_shares_are_written_is_done_without() {
         found,
         ["to w1: save [0] of g1.1@s3 to [7]", "to w2: save [1] of g1.1@s3 to [7]"]
     );
-    assert_eq!(job.says_saved(2, 1, 1, 3), Vec::<String>::new(), "of the first attempt");
+    assert_eq!(job.says_saved(2, 1, 1, 3), [""; 0], "of the first attempt");
     job.says_saved(2, 2, 1, 3);
     assert_eq!(job.says_saved(1, 2, 0, 3), ["commit g1.1@s3 to [7]"]);
     let found = about_saves(&job.committed(7, 3, &[7]));
-    assert!(
-        found.contains(&"saved s3 on 1 of 2".to_owned()),
-        "people are told that it is on too few: {found:?}"
-    );
+    // People are told that it is on too few.
+    has(&found, "saved s3 on 1 of 2");
 }
 
 #[test]
 fn a_depot_that_dies_while_the_manifest_is_written_is_done_without() {
     let mut job = Job::saving(3, saved_config());
-    job.says_saved(1, 1, 0, 3);
-    job.says_saved(2, 1, 1, 3);
+    job.both_saved(1, 3);
     job.committed(8, 3, &[7, 8]);
     job.now += Duration::from_millis(1);
     let found = about_saves(&job.depot_goes(8));
     assert_eq!(found.len(), 2, "{found:?}");
-    assert_eq!(job.committed(7, 3, &[7, 8]), Vec::<String>::new(), "of the first attempt");
-    job.says_saved(1, 2, 0, 3);
-    job.says_saved(2, 2, 1, 3);
+    assert_eq!(job.committed(7, 3, &[7, 8]), [""; 0], "of the first attempt");
+    job.both_saved(2, 3);
     let found = about_saves(&job.committed(7, 3, &[7]));
-    assert!(found.contains(&"saved s3 on 1 of 2".to_owned()), "{found:?}");
+    has(&found, "saved s3 on 1 of 2");
 }
 
 #[test]
@@ -215,24 +185,21 @@ fn pieces_that_are_not_those_that_were_copied_are_written_by_another_holder_and_
         .find(|text| text.starts_with("not saved"))
         .expect("it is given up");
     assert!(told.contains("with other bytes than it had copied"), "{told}");
-    assert!(!found.iter().any(|text| text.starts_with("commit")));
+    none_contains(&found, "commit");
 }
 
 #[test]
 fn a_share_in_parts_is_put_together() {
     let mut job = Job::saved(saved_config());
     job.progress(1, 1, 2, &[]);
-    for worker in [1, 2] {
-        job.room_made(worker, 1);
-    }
+    job.both_make_room();
     let pieces = [piece(3, 0), piece(3, 1), piece(3, 2)];
     let hash = share_hash(24, &pieces);
     for worker in [1, 2] {
-        let shares = vec![(0, hash), (1, hash)];
-        let snapshot = snapshot(1, 3);
+        let (snapshot, shares) = (snapshot(1, 3), vec![(0, hash), (1, hash)]);
         job.says(worker, WorkerMessage::Snapshotted { snapshot, shares });
     }
-    let part = |share, start: u64, pieces: &[PieceHash], told| WorkerMessage::Saved {
+    let part = |share, start: u64, pieces: &[PieceHash], is_last| WorkerMessage::Saved {
         snapshot: snapshot(1, 3),
         attempt: 1,
         share,
@@ -241,25 +208,20 @@ fn a_share_in_parts_is_put_together() {
         state: StateSize { pieces: 6, bytes: 48 },
         start,
         pieces: pieces.to_vec(),
-        told,
+        is_last,
     };
-    job.says(2, part(1, 0, &pieces, Told::All));
-    job.says(1, part(0, 0, &pieces[..2], Told::More));
+    job.says(2, part(1, 0, &pieces, true));
+    job.says(1, part(0, 0, &pieces[..2], false));
     // Said twice, as after a connection that broke.
-    job.says(1, part(0, 0, &pieces[..2], Told::More));
-    assert_eq!(job.says(1, part(0, 2, &pieces[2..], Told::All)), ["commit g1.1@s3 to [7, 8]"]);
+    job.says(1, part(0, 0, &pieces[..2], false));
+    assert_eq!(job.says(1, part(0, 2, &pieces[2..], true)), ["commit g1.1@s3 to [7, 8]"]);
 }
 
 #[test]
 fn silence_of_all_begins_it_anew_and_it_is_given_up_in_the_end() {
     let mut job = Job::saving(3, saved_config());
-    job.says(
-        1,
-        WorkerMessage::Saving {
-            snapshot: snapshot(1, 3),
-            attempt: 1,
-        },
-    );
+    let (snapshot, attempt) = (snapshot(1, 3), 1);
+    job.says(1, WorkerMessage::Saving { snapshot, attempt });
     let mut orders = 0;
     for _ in 0..SAVE_ATTEMPTS {
         job.now += SAVE_PATIENCE;

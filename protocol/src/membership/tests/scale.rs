@@ -1,7 +1,10 @@
 //! What a message costs does not grow with the number of members: how many of them are looked at is counted.
 
+use std::ops::RangeInclusive;
+
 use super::*;
 use crate::limits::{MAX_HOLDERS, MAX_WORKERS};
+use crate::status::Stage;
 
 /// Members that the machine may look at for one message, on average, however many there are.
 const EACH: usize = 16;
@@ -14,12 +17,22 @@ impl Job {
         self.membership.members.take_visited() + self.membership.round.take_visited()
     }
 
-    /// How many members were looked at for each of `messages`.
-    fn looked_at(&mut self, messages: u64, mut say: impl FnMut(&mut Self)) -> usize {
+    /// Each of these workers says something, for which few members are looked at, on average.
+    fn costs_little(&mut self, what: &str, workers: RangeInclusive<u64>, say: impl Fn(&mut Self, u64)) {
         self.take_visited();
-        say(self);
-        self.take_visited() / usize::try_from(messages).unwrap()
+        let messages = workers.clone().count();
+        workers.for_each(|worker| say(self, worker));
+        let each = self.take_visited() / messages;
+        assert!(each <= EACH, "{each} for each that {what}");
     }
+}
+
+fn arrives(job: &mut Job, worker: u64) {
+    job.arrives(worker, 0);
+}
+
+fn beats(job: &mut Job, worker: u64) {
+    job.progress(worker, 1, 1, &[]);
 }
 
 fn many() -> Config {
@@ -29,59 +42,26 @@ fn many() -> Config {
 #[test]
 fn arriving_and_being_ready_costs_the_same_for_many() {
     let mut job = Job::new(Config { expected: 512, ..many() });
-    let arrives = |job: &mut Job| {
-        for worker in 1..=MANY {
-            job.arrives(worker, 0);
-        }
-    };
-    let each = job.looked_at(MANY, arrives);
-    assert!(each <= EACH, "{each} for each that arrives");
-    let ready = |job: &mut Job| {
-        for worker in 1..=MANY {
-            job.ready(worker, 1);
-        }
-    };
-    let each = job.looked_at(MANY, ready);
-    assert!(each <= EACH, "{each} for each that is ready");
-    assert_eq!(job.membership.stage(), crate::membership::Stage::Running);
+    job.costs_little("arrives", 1..=MANY, arrives);
+    job.costs_little("is ready", 1..=MANY, |job, worker| drop(job.ready(worker, 1)));
+    assert_eq!(job.membership.stage(), Stage::Running);
 }
 
 #[test]
 fn a_heartbeat_costs_the_same_for_many_also_while_some_join_and_leave() {
     let mut job = Job::training(MANY, many());
-    let beats = |job: &mut Job| {
-        for worker in 1..=MANY {
-            job.progress(worker, 1, 1, &[]);
-        }
-    };
-    let each = job.looked_at(MANY, beats);
-    assert!(each <= EACH, "{each} where nothing else happens");
-    for joiner in 1_001..1_101 {
-        job.arrives(joiner, 0);
-    }
-    let each = job.looked_at(MANY, beats);
-    assert!(each <= EACH, "{each} while a hundred join");
+    job.costs_little("beats while nothing else happens", 1..=MANY, beats);
+    (1_001..1_101).for_each(|joiner| arrives(&mut job, joiner));
+    job.costs_little("beats while a hundred join", 1..=MANY, beats);
 }
 
 #[test]
 fn halting_costs_the_same_for_many() {
     let mut job = Job::training(MANY, many());
     job.dies(MANY, 0);
-    let halted = |job: &mut Job| {
-        for worker in 1..MANY {
-            job.halted(worker, 2, 0);
-        }
-    };
-    let each = job.looked_at(MANY, halted);
-    assert!(each <= EACH, "{each} for each that has halted");
-    let ready = |job: &mut Job| {
-        for worker in 1..MANY {
-            job.ready(worker, 2);
-        }
-    };
-    let each = job.looked_at(MANY, ready);
-    assert!(each <= EACH, "{each} for each that is ready again");
-    assert_eq!(job.membership.stage(), crate::membership::Stage::Running);
+    job.costs_little("has halted", 1..=MANY - 1, |job, worker| drop(job.halted(worker, 2, 0)));
+    job.costs_little("is ready again", 1..=MANY - 1, |job, worker| drop(job.ready(worker, 2)));
+    assert_eq!(job.membership.stage(), Stage::Running);
 }
 
 /// Only members that hold a snapshot are told of it.
@@ -101,7 +81,7 @@ fn a_snapshot_of_many_has_few_holders() {
     let mut told = Vec::new();
     for place in 0..MAX_HOLDERS {
         let worker = 1 + u64::from(place) * step;
-        told = job.snapshotted(worker, (place, MAX_HOLDERS), 1, 5);
+        told = job.snapshotted(worker, shares_of(place, MAX_HOLDERS), snapshot(1, 5));
     }
     assert_eq!(told[0], format!("snapshot of s5 with {MAX_HOLDERS}"));
     assert_eq!(told.len(), 2 + MAX_HOLDERS as usize, "and one copies it: {told:?}");

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::limits::{HALT_PATIENCE, HEARTBEAT, SILENCE, SILENCE_LEAST, STALL_LEAST, STALL_SHARDS, STALL_UNKNOWN};
-use crate::words::Pace;
 
 /// Between two ticks.
 const TICK: Duration = Duration::from_millis(100);
@@ -14,21 +13,23 @@ struct Beats {
     step: u64,
     /// Gradients of that step.
     computed: u32,
-    /// Bytes moved, in all.
-    moved: u64,
     /// Milliseconds for a gradient.
     pace: Option<u64>,
 }
 
-/// A worker that has computed its two shards of the step, without a known pace.
-fn done(worker: u64, step: u64) -> Beats {
+/// A worker that has computed so many gradients of the step, without a known pace.
+fn computed(worker: u64, step: u64, computed: u32) -> Beats {
     Beats {
         worker,
         step,
-        computed: 2,
-        moved: 0,
+        computed,
         pace: None,
     }
+}
+
+/// A worker that has computed its two shards of the step.
+fn done(worker: u64, step: u64) -> Beats {
+    computed(worker, step, 2)
 }
 
 fn paced(beats: Beats, pace: u64) -> Beats {
@@ -40,23 +41,13 @@ fn paced(beats: Beats, pace: u64) -> Beats {
 
 impl Job {
     fn beat(&mut self, count: u64, beats: Beats) -> Vec<String> {
-        let step = s(beats.step);
-        self.says(
-            beats.worker,
-            WorkerMessage::Progress {
-                generation: g(count),
-                step,
-                tally: Tally {
-                    total: beats.step * 2 + u64::from(beats.computed),
-                    step,
-                    this_step: beats.computed,
-                    previous_step: if beats.step > 0 { 2 } else { 0 },
-                },
-                moved: beats.moved,
-                pace: beats.pace.map(|pace| Pace::new(Duration::from_millis(pace))),
-                reports: vec![],
-            },
-        )
+        let before = tally(beats.step);
+        let tally = Tally {
+            total: before.total + u64::from(beats.computed),
+            this_step: beats.computed,
+            ..before
+        };
+        self.says(beats.worker, heartbeat(count, tally, 0, beats.pace))
     }
 
     /// Time passes in which these workers beat, until something is told, or `time` is over. How long that took, and what was told.
@@ -134,7 +125,7 @@ fn a_worker_that_says_what_cannot_be_is_left_out_at_once() {
 
 /// SIGSTOP, a migration, a swapped-out machine: what was said meanwhile is still to be read.
 #[test]
-fn a_coordinator_that_was_held_up_leaves_nobody_out() {
+fn a_coordinator_that_was_held_up_leaves_no_worker_out() {
     let mut job = Job::training(2, config());
     job.hears(TICK, &[done(1, 0), done(2, 0)]);
     assert_eq!(job.passes(Duration::from_secs(600)), [""; 0]);
@@ -145,10 +136,7 @@ fn a_coordinator_that_was_held_up_leaves_nobody_out() {
 
 #[test]
 fn who_hangs_while_the_others_wait_is_left_out() {
-    let hangs = Beats {
-        computed: 1,
-        ..done(2, 3)
-    };
+    let hangs = computed(2, 3, 1);
     let after = |pace| {
         let mut job = Job::training(2, config());
         let both = [paced(done(1, 3), 10), paced(hangs, pace)];
@@ -171,40 +159,25 @@ fn who_hangs_while_the_others_wait_is_left_out() {
 
 #[test]
 fn who_has_computed_no_gradient_yet_has_longer() {
-    let hangs = Beats {
-        computed: 0,
-        ..done(2, 0)
-    };
     let mut job = Job::training(2, config());
-    let (after, told) = job.hears(LONG, &[done(1, 0), hangs]);
+    let (after, told) = job.hears(LONG, &[done(1, 0), computed(2, 0, 0)]);
     assert_eq!((after, told[0].as_str()), (STALL_UNKNOWN, "kill w2"));
 }
 
 #[test]
 fn who_computes_is_not_left_out_however_long_its_step_takes() {
     let mut job = Job::training(2, config());
-    for computed in 0..2 {
-        let slow = Beats {
-            computed,
-            ..paced(done(2, 3), 10)
-        };
-        let both = [paced(done(1, 3), 10), slow];
-        assert_eq!(job.hears(STALL_LEAST - TICK, &both).1, [""; 0], "{computed} gradients");
+    for gradients in 0..2 {
+        let both = [paced(done(1, 3), 10), paced(computed(2, 3, gradients), 10)];
+        assert_eq!(job.hears(STALL_LEAST - TICK, &both).1, [""; 0], "{gradients} gradients");
     }
 }
 
 #[test]
-fn where_nobody_waits_nobody_is_left_out() {
-    let hangs = |worker| Beats {
-        computed: 1,
-        ..paced(done(worker, 3), 10)
-    };
+fn where_no_worker_waits_none_is_left_out() {
+    let hangs = [1, 2].map(|worker| paced(computed(worker, 3, 1), 10));
     let mut job = Job::training(2, config());
-    assert_eq!(
-        job.hears(LONG, &[hangs(1), hangs(2)]).1,
-        [""; 0],
-        "both may read from one disk that hangs"
-    );
+    assert_eq!(job.hears(LONG, &hangs).1, [""; 0], "both may read from one disk that hangs");
     let mut job = Job::training(2, config());
     let both = [paced(done(1, 3), 10), paced(done(2, 3), 10)];
     assert_eq!(job.hears(LONG, &both).1, [""; 0], "both have done their part");
@@ -270,30 +243,22 @@ fn who_hangs_in_a_step_that_is_computed_again_is_left_out() {
         "forming g1.2 of [2, 3] at s0",
         "s1 is lost with worker 1"
     );
-    job.ready(2, 2);
-    job.ready(3, 2);
-    let hangs = Beats {
-        computed: 1,
-        ..done(3, 0)
-    };
-    let (after, told) = job.hears(LONG, &[paced(done(2, 0), 10), paced(hangs, 10)]);
+    job.all_ready([2, 3], 2);
+    let (after, told) = job.hears(LONG, &[paced(done(2, 0), 10), paced(computed(3, 0, 1), 10)]);
     assert_eq!((after, told[0].as_str()), (STALL_LEAST, "kill w3"));
 }
 
 #[test]
 fn who_hangs_in_the_last_update_is_left_out_and_who_evaluates_is_not() {
-    let at_the_end = |worker| Beats {
-        computed: 0,
-        ..paced(done(worker, 10), 10)
-    };
+    let at_the_end = |worker| paced(computed(worker, 10, 0), 10);
     let mut job = Job::training(3, config());
     job.progress(1, 1, 10, &[]);
-    job.says(1, finished(1, 10, hash(10)));
+    job.finishes(1, 1, 10);
     let (after, told) = job.hears(LONG, &[at_the_end(1), at_the_end(2), paced(done(3, 9), 10)]);
     assert_eq!((after, told[0].as_str()), (STALL_LEAST, "kill w3"));
     assert_eq!(told[1..3].iter().filter(|said| said.starts_with("kill")).count(), 0);
     let mut job = Job::training(2, config());
-    job.says(1, finished(1, 10, hash(10)));
+    job.finishes(1, 1, 10);
     assert_eq!(job.hears(LONG, &[at_the_end(1), at_the_end(2)]).1, [""; 0]);
 }
 
@@ -302,21 +267,9 @@ fn who_hangs_and_should_hand_over_the_state_is_left_out() {
     let mut job = Job::new(Config { min: 2, ..config() });
     job.arrives(1, 5);
     let told = job.arrives(2, 0);
-    assert!(
-        told.contains(&"to w2: form g1.1 r1 at s5, state from r0".to_owned()),
-        "{told:?}"
-    );
-    job.ready(1, 1);
-    job.ready(2, 1);
-    let waits = Beats {
-        computed: 0,
-        ..done(2, 0)
-    };
-    let hangs = Beats {
-        computed: 1,
-        ..done(1, 5)
-    };
-    let (after, told) = job.hears(LONG, &[paced(hangs, 10), waits]);
+    has(&told, "to w2: form g1.1 r1 at s5, state from r0");
+    job.all_ready([1, 2], 1);
+    let (after, told) = job.hears(LONG, &[paced(computed(1, 5, 1), 10), computed(2, 0, 0)]);
     assert_eq!((after, told[0].as_str()), (STALL_LEAST, "kill w1"));
 }
 
@@ -334,14 +287,12 @@ fn a_joiner_that_is_called_in_after_a_long_halt_has_time_to_answer() {
         told = job.passes(TICK);
         assert!(job.now <= HALT_PATIENCE, "{told:?}");
     }
-    assert!(told.contains(&"held for w3".to_owned()), "{told:?}");
+    has(&told, "held for w3");
     let told = job.passes(TICK);
-    assert!(
-        !told.iter().any(|told| told.contains("w3")),
-        "worker 3 is waited for: {told:?}"
-    );
+    // Worker 3 is waited for.
+    none_contains(&told, "w3");
     let told = job.halted(3, 2, 5);
-    assert!(told.contains(&"forming g1.2 of [1, 3] at s5".to_owned()), "{told:?}");
+    has(&told, "forming g1.2 of [1, 3] at s5");
 }
 
 /// The others train on without it, but the job cannot end before its count is known.

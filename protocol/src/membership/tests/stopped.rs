@@ -45,7 +45,7 @@ fn who_stands_still_is_left_out_and_ended() {
 }
 
 #[test]
-fn who_goes_on_in_time_costs_nobody_anything() {
+fn who_goes_on_in_time_costs_nothing() {
     let mut job = Job::training(2, config());
     for _ in 0..3 {
         job.moves(2, Motion::Stopped);
@@ -61,14 +61,14 @@ fn who_goes_on_in_time_costs_nobody_anything() {
 }
 
 #[test]
-fn a_joiner_that_stands_still_is_left_out_and_stops_nobody() {
+fn a_joiner_that_stands_still_is_left_out_and_stops_no_member() {
     let mut job = Job::joined(config());
     job.moves(3, Motion::Stopped);
     let told = job.ticks(ENOUGH);
     for what in ["kill w3", "to w3: dismiss"] {
         assert!(told.contains(&what.to_owned()), "{told:?}");
     }
-    assert!(!told.contains(&"halting for g1.2".to_owned()), "{told:?}");
+    none_contains(&told, "halting for g1.2");
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl Agent {
                     *self = Self::default();
                 }
                 Command::Approve { id, .. } => {
-                    assert!(self.empty, "somebody still needs the time");
+                    assert!(self.empty, "a worker still needs the time");
                     assert!(!self.approved.contains(id), "{id} was approved");
                     self.approved.push(id.clone());
                 }

@@ -66,7 +66,7 @@ fn see(machine: &mut Notices, after: u64, notices: &[Notice]) -> Vec<Command> {
 }
 
 fn fail(machine: &mut Notices, after: u64) -> Vec<Command> {
-    let why = "nobody is there".to_owned();
+    let why = "no service is there".to_owned();
     machine.handle(NOW.after(seconds(after)), Observation::Failed { why })
 }
 
@@ -146,7 +146,7 @@ fn a_warning_drains_only_if_all_is_heeded() {
     assert_eq!(
         acts(&see(&mut machine(Cloud::Azure), 0, &[long])).len(),
         1,
-        "nobody waits so long"
+        "no job waits so long"
     );
 }
 
@@ -169,7 +169,7 @@ fn what_is_announced_for_days_ahead_waits_until_it_is_near() {
 }
 
 #[test]
-fn a_moment_long_past_calls_nobody_away() {
+fn a_moment_long_past_calls_no_worker_away() {
     let mut machine = machine(Cloud::Aws);
     let stale = notice(What::SpotStop, Some(UtcTime::from_secs(1_000)));
     let commands = see(&mut machine, 0, &[stale]);
@@ -264,7 +264,7 @@ fn failures_back_off_and_are_said_once() {
         waits.push(after.as_secs());
     }
     assert_eq!(waits, [5, 10, 20, 20, 20, 20]);
-    assert_eq!(told, ["notices cannot be seen for now: nobody is there"]);
+    assert_eq!(told, ["notices cannot be seen for now: no service is there"]);
     assert_eq!(said(&see(&mut machine, 9, &[])), ["notices are seen again"]);
     fail(&mut machine, 10);
     assert!(
