@@ -1,5 +1,5 @@
-//! What a coordinator's machine costs as workers grow in number: messages, bytes and processor time of joining, restoring, committing, all of
-//! them at once, and of idling.
+//! What a coordinator's machine costs as workers grow in number: messages, bytes and processor time of a loss, of joining, restoring,
+//! committing, all of them at once, and of idling.
 //!
 //! All but the last is measured over real control connections as well. The workers are their own machines, and answer in no time. More of them
 //! than a generation takes (`MAX_WORKERS`) can be present; the others wait, and beat.
@@ -23,7 +23,8 @@ use crowd::Result;
 use phases::Phase;
 use sardana_protocol::limits::MAX_WORKERS;
 
-const PHASES: [(&str, Phase); 6] = [
+const PHASES: [(&str, Phase); 7] = [
+    ("lose", Phase::Lose),
     ("join", Phase::Join),
     ("trickle", Phase::Trickle),
     ("restore", Phase::Restore),

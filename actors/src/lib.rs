@@ -24,5 +24,7 @@ pub mod peers;
 #[cfg(test)]
 mod refused;
 mod room;
+#[cfg(test)]
+mod testing;
 mod watched;
 pub mod worker;

@@ -2,21 +2,15 @@
 //! processes are real and do nothing; what workers say is said by hand.
 
 use rustix::process::{Pid, Signal, kill_process};
-use sardana_net::trust::Role;
 use sardana_protocol::membership::{JobEvent, WorkerEvent};
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::WorkerId;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::agent::{self, Agent, AgentConfig, AgentEvent, Colour, LogBounds, Output};
+use crate::agent::{Agent, AgentConfig, AgentEvent, Colour, LogBounds, Output};
 use crate::operator::limits::KEPT_EVENTS;
-use raw::{LOOPBACK, PATIENCE, Site};
-
-#[path = "../tests/strangers/raw.rs"]
-#[expect(dead_code, reason = "shared with the tests outside")]
-mod raw;
+use crate::testing::raw::{PATIENCE, Site, Told, start_agent};
 
 /// As many as the site's coordinator trains with at least.
 const WORKERS: u32 = 2;
@@ -33,7 +27,7 @@ const MORE: usize = 500;
 struct Lives {
     site: Site,
     agent: Agent,
-    events: mpsc::UnboundedReceiver<AgentEvent>,
+    told: Told,
 }
 
 /// What there is when no worker is.
@@ -48,30 +42,16 @@ impl Lives {
     async fn begin(logs: &std::path::Path) -> Self {
         let site = Site::new().await;
         let config = AgentConfig {
-            credentials: site.authority.issue(Role::Agent, 7).unwrap().into(),
-            coordinator: site.coordinator.address().into(),
-            listen: LOOPBACK,
-            advertise: None,
-            host: "here".to_owned(),
             output: Output::Prefixed {
                 log_dir: Some(logs.to_owned()),
                 bounds: LogBounds::new(1, 3),
                 colour: Colour::Off,
             },
-            program: "sleep".into(),
-            arguments: vec!["1000".into()],
-            environment: vec![],
-            checkpoint_dir: None,
             workers: 0,
-            restarts: 0,
+            ..site.agent("sleep", &["1000"])
         };
-        let (agent, events) = agent::start(config).await.unwrap();
-        Self { site, agent, events }
-    }
-
-    async fn happens(&mut self) -> AgentEvent {
-        let event = timeout(PATIENCE, self.events.recv()).await;
-        event.expect("something happens in time").expect("the agent lives")
+        let (agent, told) = start_agent(config).await.unwrap();
+        Self { site, agent, told }
     }
 
     /// Workers are started, join, and are killed.
@@ -84,7 +64,7 @@ impl Lives {
         );
         let mut living = Vec::new();
         while living.len() < WORKERS as usize {
-            if let AgentEvent::Started { worker, pid } = self.happens().await {
+            if let AgentEvent::Started { worker, pid } = self.told.next().await {
                 living.push((worker, pid, self.site.join(worker.get()).await));
             }
         }
@@ -97,7 +77,7 @@ impl Lives {
 
     async fn is_gone(&mut self, gone: WorkerId) {
         while !matches!(self.site.event().await, JobEvent::Worker(WorkerEvent::Lost { worker, .. }) if worker == gone) {}
-        while !matches!(self.happens().await, AgentEvent::Ended { worker, .. } if worker == gone) {}
+        while !matches!(self.told.next().await, AgentEvent::Ended { worker, .. } if worker == gone) {}
     }
 
     /// What is held once there are no more tasks than `most`: those of connections end a moment after them.

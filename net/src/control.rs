@@ -13,15 +13,6 @@ use crate::quic::limits::HANDSHAKE_DEADLINE;
 use crate::wire::limits::CONTROL_FRAME_BYTES;
 use crate::wire::{FrameError, last_word, read_frame, write_frame};
 
-/// Whether to go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
-    /// The next message may come.
-    Message,
-    /// This end wants no more.
-    Stop,
-}
-
 /// What is sent next.
 #[derive(Debug)]
 pub enum Item<Out> {
@@ -80,14 +71,14 @@ impl Turns {
     }
 }
 
-/// Sends what comes from `queue`, and hands what arrives to `arrived`, with its turn, until either side ends. Returns why it ended. What was
-/// queued before the queue was closed is delivered first. Where the other end gives up the stream and closes `connection` with a reason, that
-/// is why.
+/// Sends what comes from `queue`, and hands what arrives to `arrived`, with its turn, until either side ends: this one when `arrived` says
+/// that it wants no more. Returns why it ended. What was queued before the queue was closed is delivered first. Where the other end gives up
+/// the stream and closes `connection` with a reason, that is why.
 pub async fn carry<In: DeserializeOwned, Out: Serialize>(
     connection: &Connection,
     (mut send, mut receive): (SendStream, RecvStream),
     mut queue: impl Queue<Out>,
-    mut arrived: impl FnMut(In, Turn) -> Next,
+    mut arrived: impl FnMut(In, Turn) -> bool,
     sent: impl Fn(&Out),
 ) -> String {
     let turns = Turns::default();
@@ -95,10 +86,11 @@ pub async fn carry<In: DeserializeOwned, Out: Serialize>(
         loop {
             let turn = turns.next().await;
             match read_frame::<In>(&mut receive, CONTROL_FRAME_BYTES).await {
-                Ok(Some(message)) => match arrived(message, turn) {
-                    Next::Message => {}
-                    Next::Stop => return "this side ends".to_owned(),
-                },
+                Ok(Some(message)) => {
+                    if !arrived(message, turn) {
+                        return "this side ends".to_owned();
+                    }
+                }
                 Ok(None) => return given_up(connection, "the other side closed it".to_owned()).await,
                 Err(error @ (FrameError::Stream { .. } | FrameError::Truncated { .. })) => {
                     return given_up(connection, error.to_string()).await;
@@ -153,20 +145,15 @@ async fn given_up(connection: &Connection, otherwise: String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, SocketAddr};
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
     use std::time::Duration;
 
-    use sardana_protocol::words::JobId;
-
     use super::*;
-    use crate::quic::limits::{CONNECT_DEADLINE, CONTROL_WINDOW_BYTES};
-    use crate::quic::{Door, Purpose, accept, bind_client, bind_server, connect};
-    use crate::trust::{Authority, PeerIdentity, Role};
+    use crate::quic::limits::CONTROL_WINDOW_BYTES;
+    use crate::quic::tests::{JOB, authority, meet};
+    use crate::trust::Role;
     use crate::wire::framed;
-
-    const JOB: JobId = JobId::new([3; 16]);
 
     /// What has not gone out by then does not go out.
     const NOTHING_MORE: Duration = Duration::from_millis(500);
@@ -184,18 +171,11 @@ mod tests {
 
     #[tokio::test]
     async fn who_is_greeted_costs_its_messages_that_wait_and_its_window() {
-        let authority = Authority::new(JOB).unwrap();
+        let authority = authority(JOB);
         let own = authority.issue(Role::Coordinator, 0).unwrap();
-        let listening = bind_server(&own, Purpose::Control, SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
-        let address = listening.local_addr().unwrap();
-        let peer = bind_client(authority.issue(Role::Worker, 1).unwrap(), Purpose::Control, address).unwrap();
-        let (door, coordinator) = (Door::new(listening), PeerIdentity::coordinator(JOB));
-        let greeted = async {
-            let knock = door.next().await.unwrap();
-            accept(knock, &own, HANDSHAKE_DEADLINE).await.unwrap().0
-        };
-        let (dialled, greeted) = tokio::join!(connect(&peer, address, coordinator, CONNECT_DEADLINE), greeted);
-        let dialled = dialled.unwrap();
+        let peer = authority.issue(Role::Worker, 1).unwrap();
+        let (dialled, accepted, _endpoints) = meet(&own, &peer, own.identity()).await;
+        let (dialled, greeted) = (dialled.unwrap(), accepted.unwrap().0);
         let (mut send, _receive) = dialled.open_bi().await.unwrap();
         send.write_all(&framed(&(), CONTROL_FRAME_BYTES).unwrap()).await.unwrap();
         let (own_send, mut own_receive) = greeted.accept_bi().await.unwrap();
@@ -210,7 +190,7 @@ mod tests {
             outgoing,
             |message: Vec<u8>, turn| {
                 kept.push((message, turn));
-                Next::Message
+                true
             },
             |()| {},
         );

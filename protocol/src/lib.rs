@@ -15,7 +15,7 @@
 //! - [`notices`]: what an agent does when its cloud announces that the machine goes away; [`replacing`]: when it starts a worker in place
 //!   of one that ended.
 //! - [`rate`]: how much there is a second.
-//! - [`planted`]: bugs for a simulator to find, none of them in what ships.
+//! - [`planted`]: bugs for a simulator to find, none of them in what ships; `samples`: values for tests.
 //! - [`limits`]: every bound and timeout, with its argument.
 
 pub mod admission;
@@ -36,6 +36,8 @@ pub mod plan;
 pub mod planted;
 pub mod rate;
 pub mod replacing;
+#[cfg(any(test, feature = "samples"))]
+pub mod samples;
 pub mod snapshot;
 mod snapshot_round;
 pub mod state;

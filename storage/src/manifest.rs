@@ -223,49 +223,15 @@ pub fn decode_description(bytes: &[u8]) -> Result<Description, ManifestError> {
 
 #[cfg(test)]
 mod tests {
-    use sardana_protocol::job::{Fingerprint, JobSpec, Order};
-    use sardana_protocol::state::{Dtype, StateHash, TensorSpec};
-    use sardana_protocol::words::{Generation, Incarnation, Step};
+    use sardana_protocol::samples;
+    use sardana_protocol::state::{Dtype, TensorSpec};
 
     use super::*;
 
     fn manifest() -> Manifest {
-        let hash = StateHash::new([7; 32]);
         Manifest {
-            run: JobId::new([1; 16]),
-            snapshot: SnapshotId {
-                generation: Generation::new(Incarnation::new(1), 2),
-                step: Step::new(300),
-            },
-            identity: JobIdentity {
-                spec: JobSpec {
-                    name: "digits".to_owned(),
-                    seed: 3,
-                    shards: 8,
-                    steps: Step::new(1_000),
-                    samples: 100,
-                    batch: 10,
-                    order: Order::Exact,
-                },
-                state_zero: hash,
-                fingerprint: Fingerprint {
-                    program: hash,
-                    tensors: hash,
-                    processor: "x86_64".to_owned(),
-                    device: "cpu".to_owned(),
-                    libraries: String::new(),
-                    probe: hash,
-                },
-            },
-            description: vec![PieceHash::of(b"names")],
-            pieces: (0_u8..9).map(|piece| PieceHash::of(&[piece])).collect(),
-            bytes: 9 * PIECE_BYTES as u64,
-            replicas: 2,
             depots: [1, 2, 3].map(DepotId::new).to_vec(),
-            placing: Placing {
-                incarnation: Incarnation::new(2),
-                number: 3,
-            },
+            ..samples::manifest(JobId::new([1; 16]))
         }
     }
 

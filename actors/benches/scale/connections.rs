@@ -259,6 +259,15 @@ impl Job {
 pub(crate) async fn measure(phase: Phase, workers: u32) -> Result<Option<Cost>> {
     let half = workers / 2;
     let cost = match phase {
+        Phase::Lose => {
+            let mut job = Job::new(workers, None).await?;
+            job.come(0..workers).await?;
+            job.until_all(workers).await?;
+            let before = job.spent();
+            job.site.end(0..1);
+            job.until_all(workers - 1).await?;
+            job.ends(before).await
+        }
         Phase::Join => {
             let mut job = Job::new(half, None).await?;
             job.come(0..half).await?;

@@ -70,18 +70,10 @@ pub(crate) struct Crowd {
     closed: BTreeMap<Step, Trailer>,
     /// How the next sum will be closed.
     closing: Trailer,
-    /// Whether what is copied comes at once.
-    pub(crate) copying: Copying,
+    /// Whether what is copied comes at once, or not before this is so.
+    pub(crate) copies: bool,
     pub(crate) heard: Heard,
     pub(crate) cost: Cost,
-}
-
-/// How long a copy takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Copying {
-    AtOnce,
-    /// As long as this is said.
-    Held,
 }
 
 /// The bytes of a message's payload.
@@ -113,7 +105,7 @@ impl Crowd {
             events: VecDeque::new(),
             closed: BTreeMap::new(),
             closing: Trailer::Continue,
-            copying: Copying::AtOnce,
+            copies: true,
             heard: Heard::default(),
             cost: Cost::default(),
         }
@@ -218,7 +210,7 @@ impl Crowd {
     /// The workers that copy and follow get what is there, until nothing is.
     fn follow(&mut self) -> Result<bool> {
         let mut followed = false;
-        if self.copying == Copying::AtOnce {
+        if self.copies {
             for worker in self.workers.keys().copied().collect::<Vec<_>>() {
                 let said = self.workers.get_mut(&worker).map(Worker::copied).unwrap_or_default();
                 followed |= !said.messages.is_empty();

@@ -1,4 +1,4 @@
-//! What is measured: a join of many, a restore by all, a checkpoint, and all three in one go.
+//! What is measured: a loss, a join of many, a restore by all, a checkpoint, and all three in one go.
 
 use std::num::NonZeroU32;
 
@@ -6,7 +6,7 @@ use sardana_protocol::checkpoint::{Every, Keep};
 use sardana_protocol::limits::MAX_WORKERS;
 use sardana_protocol::membership::Saves;
 
-use super::crowd::{Copying, Cost, Crowd, Result};
+use super::crowd::{Cost, Crowd, Result};
 
 /// Checkpoints that depots keep in the phases with some.
 pub(crate) const KEPT: u32 = 500;
@@ -17,6 +17,8 @@ const IDLE: u32 = 50;
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
+    /// All train; one of them ends, and the others form a generation.
+    Lose,
     /// Half of the workers train; the other half come at once.
     Join,
     /// Half of the workers train; the others come one after the other, while the first of them still copy.
@@ -35,6 +37,7 @@ impl Phase {
     /// What it costs with so many workers.
     pub(crate) fn measure(self, workers: u32) -> Result<Cost> {
         match self {
+            Self::Lose => lose(workers),
             Self::Join => join(workers),
             Self::Trickle => trickle(workers),
             Self::Restore => restore(workers),
@@ -71,6 +74,14 @@ fn trains(crowd: &mut Crowd, workers: u32) -> Result<()> {
     Ok(())
 }
 
+fn lose(workers: u32) -> Result<Cost> {
+    let mut crowd = Crowd::new(workers, None);
+    trains(&mut crowd, workers)?;
+    crowd.end(0..1);
+    crowd.until("a loss", |heard| heard.members == members(workers - 1))?;
+    Ok(crowd.cost)
+}
+
 fn join(workers: u32) -> Result<Cost> {
     let half = workers / 2;
     let mut crowd = Crowd::new(half, None);
@@ -84,7 +95,7 @@ fn trickle(workers: u32) -> Result<Cost> {
     let half = workers / 2;
     let mut crowd = Crowd::new(half, None);
     trains(&mut crowd, half)?;
-    crowd.copying = Copying::Held;
+    crowd.copies = false;
     for (round, worker) in (0..).zip(half..workers) {
         crowd.come(worker..worker + 1);
         crowd.settle()?;
@@ -94,7 +105,7 @@ fn trickle(workers: u32) -> Result<Cost> {
             crowd.passes(round)?;
         }
     }
-    crowd.copying = Copying::AtOnce;
+    crowd.copies = true;
     crowd.until("a join", |heard| heard.members == members(workers))?;
     Ok(crowd.cost)
 }

@@ -155,16 +155,10 @@ mod tests {
     }
 
     fn asked(message: AgentMessage) -> (WorkerId, Vec<u8>) {
-        match message {
-            AgentMessage::Certify { worker, request } => (worker, request),
-            other @ (AgentMessage::ChildStarted { .. }
-            | AgentMessage::CertifyDepot { .. }
-            | AgentMessage::Leave { .. }
-            | AgentMessage::Stay { .. }
-            | AgentMessage::Renew { .. }
-            | AgentMessage::ChildMotion { .. }
-            | AgentMessage::ChildExited { .. }) => panic!("{other:?}"),
-        }
+        let AgentMessage::Certify { worker, request } = message else {
+            panic!("{message:?}");
+        };
+        (worker, request)
     }
 
     #[test]

@@ -66,37 +66,31 @@ fn sweep(place: &Path) {
     for entry in named {
         let path = entry.path();
         match remove_if_left(&path) {
-            Ok(Left::Removed) => tracing::info!(path = %path.display(), "the folder of an agent that was killed is removed"),
-            Ok(Left::NotOurs) => {}
+            Ok(true) => tracing::info!(path = %path.display(), "the folder of an agent that was killed is removed"),
+            Ok(false) => {}
             // Another agent may remove it at this moment.
             Err(error) => tracing::debug!(path = %path.display(), %error, "a folder of an agent stays"),
         }
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Left {
-    Removed,
-    /// Its agent lives, it is another user's, or that cannot be known.
-    NotOurs,
-}
-
-fn remove_if_left(path: &Path) -> io::Result<Left> {
+/// Whether it is removed: not if its agent lives, it is another user's, or that cannot be known.
+fn remove_if_left(path: &Path) -> io::Result<bool> {
     let about = fs::symlink_metadata(path)?;
     if !about.is_dir() || about.uid() != rustix::process::geteuid().as_raw() {
-        return Ok(Left::NotOurs);
+        return Ok(false);
     }
     let file = match fs::File::options().read(true).write(true).open(path.join(LOCK)) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Left::NotOurs),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error),
     };
     match FileLock::take(file)? {
-        Err(_alive) => Ok(Left::NotOurs),
+        Err(_alive) => Ok(false),
         Ok(lock) => {
             fs::remove_dir_all(path)?;
             drop(lock);
-            Ok(Left::Removed)
+            Ok(true)
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use ractor::{ActorProcessingErr, ActorRef};
-use sardana_net::control::{Next, carry};
+use sardana_net::control::carry;
 use sardana_net::dialler::Dialler;
 use sardana_net::environment::Environment;
 use sardana_net::quic::close;
@@ -178,10 +178,7 @@ impl Link {
         let (queue, outgoing) = mpsc::unbounded_channel();
         let agent = agent.clone();
         tokio::spawn(async move {
-            let ordered = |order: AgentOrder, _| match agent.cast(Message::Ordered(order)) {
-                Ok(()) => Next::Message,
-                Err(_) => Next::Stop,
-            };
+            let ordered = |order: AgentOrder, _| agent.cast(Message::Ordered(order)).is_ok();
             let why = carry(&welcomed.connection, welcomed.streams, outgoing, ordered, |_| {}).await;
             let _ = agent.cast(Message::ControlLost { why });
             close(&welcomed.endpoint, "the agent leaves").await;

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tracing::Span;
 
 use super::certifying::Certifying;
-use super::depots::{DepotSeats, Hold};
+use super::depots::DepotSeats;
 use super::faults;
 use super::hearsay::{Certainty, Hearsay};
 use super::lately::Lately;
@@ -102,7 +102,7 @@ pub(super) enum Message {
     /// By the embedding program: where depots are reached. They go back.
     Depots { reply: oneshot::Sender<Vec<DepotAddress>> },
     /// By the embedding program: whether depots stay when the job is over.
-    Hold { hold: Hold, reply: oneshot::Sender<()> },
+    HoldDepots { held: bool, reply: oneshot::Sender<()> },
     /// By a test: all that it holds, as text, goes back.
     #[cfg(test)]
     Show { reply: oneshot::Sender<String> },
@@ -253,8 +253,8 @@ impl Actor for Shell {
             Message::Depots { reply } => {
                 let _ = reply.send(state.depot_addresses());
             }
-            Message::Hold { hold, reply } => {
-                state.hold_depots(hold);
+            Message::HoldDepots { held, reply } => {
+                state.hold_depots(held);
                 let _ = reply.send(());
             }
             #[cfg(test)]

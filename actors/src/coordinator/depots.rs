@@ -34,8 +34,8 @@ pub(super) struct DepotSeats {
     seated: BTreeMap<DepotId, Seated>,
     /// What they have said before the job was known.
     early: Vec<(DepotId, DepotEvent)>,
-    /// Whether they stay when the job is over.
-    hold: Hold,
+    /// Whether they stay when the job is over: a process still reads from them.
+    held: bool,
 }
 
 /// A depot that is connected.
@@ -64,16 +64,6 @@ impl Seated {
     }
 }
 
-/// Whether depots stay when the job is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Hold {
-    /// They end with it.
-    #[default]
-    None,
-    /// A process still reads from them.
-    Depots,
-}
-
 impl State {
     /// Where the connected depots are reached.
     pub(super) fn depot_addresses(&self) -> Vec<DepotAddress> {
@@ -82,8 +72,8 @@ impl State {
     }
 
     /// Lets them stay when the job is over, or no longer.
-    pub(super) fn hold_depots(&mut self, hold: Hold) {
-        self.depots.hold = hold;
+    pub(super) fn hold_depots(&mut self, held: bool) {
+        self.depots.held = held;
         if self.life == Life::Over {
             self.end_depots();
         }
@@ -91,7 +81,7 @@ impl State {
 
     /// The job is over.
     pub(super) fn end_depots(&self) {
-        if self.depots.hold == Hold::None {
+        if !self.depots.held {
             for depot in self.depots.seated.values() {
                 depot.outlet.say(DepotOrder::JobOver);
             }
@@ -271,75 +261,23 @@ fn frames_of(manifest: &Manifest) -> Result<Arc<[Bytes]>, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, SocketAddr};
-    use std::time::Duration;
-
     use quinn::{Connection, Endpoint};
     use sardana_net::control::{Item, Later};
     use sardana_net::quic::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE};
     use sardana_net::quic::{Door, Purpose, accept, bind_client, bind_server, connect};
     use sardana_net::trust::{Authority, Role};
-    use sardana_protocol::checkpoint::{PieceHash, Placing};
-    use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
-    use sardana_protocol::limits::PIECE_BYTES;
-    use sardana_protocol::snapshot::SnapshotId;
-    use sardana_protocol::state::StateHash;
-    use sardana_protocol::words::{Generation, Incarnation, JobId, Step};
+    use sardana_protocol::samples;
     use tokio::task::{spawn_blocking, yield_now};
-    use tokio::time::timeout;
 
     use super::*;
-
-    const JOB: JobId = JobId::new([1; 16]);
-
-    /// Nothing here takes long: what is not there by then is not coming.
-    const PATIENCE: Duration = Duration::from_secs(20);
-
-    fn manifest() -> Manifest {
-        let hash = StateHash::of(b"x");
-        Manifest {
-            run: JOB,
-            snapshot: SnapshotId {
-                generation: Generation::new(Incarnation::new(1), 2),
-                step: Step::new(3),
-            },
-            identity: JobIdentity {
-                spec: JobSpec {
-                    name: "test".to_owned(),
-                    seed: 1,
-                    shards: 4,
-                    steps: Step::new(10),
-                    samples: 64,
-                    batch: 16,
-                    order: Order::Exact,
-                },
-                state_zero: hash,
-                fingerprint: Fingerprint {
-                    program: hash,
-                    tensors: hash,
-                    processor: String::new(),
-                    device: String::new(),
-                    libraries: String::new(),
-                    probe: hash,
-                },
-            },
-            description: vec![PieceHash::of(b"names")],
-            pieces: (0_u8..9).map(|piece| PieceHash::of(&[piece])).collect(),
-            bytes: 9 * PIECE_BYTES as u64,
-            replicas: 2,
-            depots: [1, 2].map(DepotId::new).to_vec(),
-            placing: Placing {
-                incarnation: Incarnation::new(1),
-                number: 1,
-            },
-        }
-    }
+    use crate::testing::raw::JOB;
+    use crate::testing::{LOOPBACK, soon};
 
     /// A connection of a coordinator with a depot, and the endpoints that it lasts as long as.
     async fn connected() -> (Connection, [Endpoint; 2]) {
         let authority = Authority::new(JOB).unwrap();
         let coordinator = authority.issue(Role::Coordinator, 0).unwrap();
-        let listening = bind_server(&coordinator, Purpose::Control, SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+        let listening = bind_server(&coordinator, Purpose::Control, LOOPBACK).unwrap();
         let address = listening.local_addr().unwrap();
         let depot = authority.issue(Role::Checkpoint, 1).unwrap();
         let dialling = bind_client(&depot, Purpose::Control, address).unwrap();
@@ -362,7 +300,7 @@ mod tests {
             let (go, told) = std::sync::mpsc::channel::<()>();
             let busy = spawn_blocking(move || told.recv());
             let (outlets, mut said): (Vec<_>, Vec<_>) = (0..3).map(|_| Outlet::new(connection.clone(), 4)).unzip();
-            order_commit(&Environment::Host, outlets.iter(), manifest());
+            order_commit(&Environment::Host, outlets.iter(), samples::manifest(JOB));
             let frames = |said: &mut tokio::sync::mpsc::Receiver<Item<DepotOrder>>| match said.try_recv() {
                 Ok(Item::Frames(frames)) => frames,
                 other => panic!("expected frames that are yet to be made, found {other:?}"),
@@ -379,8 +317,8 @@ mod tests {
             busy.await.unwrap().unwrap();
             let mut made = Vec::new();
             for frames in &mut frames {
-                let frames = timeout(PATIENCE, frames.wait_for(Option::is_some)).await;
-                made.push(frames.expect("it is made in time").unwrap().clone().unwrap());
+                let frames = soon(frames.wait_for(Option::is_some)).await;
+                made.push(frames.unwrap().clone().unwrap());
             }
             assert!(
                 !made[0].is_empty() && made.iter().all(|one| Arc::ptr_eq(one, &made[0])),

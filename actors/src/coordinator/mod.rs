@@ -39,7 +39,6 @@ use tokio::time::timeout;
 use tracing::Instrument;
 
 use actor::{Arguments, Message, Shell};
-use depots::Hold;
 pub use records::{KeptJob, Records, RecordsError};
 
 /// How long an ending coordinator waits until its last orders have arrived. Live workers have them within a round trip.
@@ -274,19 +273,19 @@ impl Coordinator {
 
     /// From now on depots stay when the job is over, until [`Coordinator::end`]: a process still reads from them.
     pub async fn hold_depots(&self) {
-        self.hold(Hold::Depots).await;
+        self.depots_stay(true).await;
     }
 
-    async fn hold(&self, hold: Hold) {
+    async fn depots_stay(&self, held: bool) {
         let (reply, answer) = tokio::sync::oneshot::channel();
         // It has ended only if it broke.
-        let _ = self.actor.cast(Message::Hold { hold, reply });
+        let _ = self.actor.cast(Message::HoldDepots { held, reply });
         let _ = answer.await;
     }
 
     /// Ends the coordinator: closes all connections, and waits until the others have been told.
     pub async fn end(mut self) {
-        self.hold(Hold::None).await;
+        self.depots_stay(false).await;
         self.actor.stop(None);
         if let Some(running) = self.running.take() {
             // A panic in the actor has been logged by its runtime.

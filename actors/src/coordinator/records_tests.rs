@@ -9,10 +9,11 @@ use std::time::Duration;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use sardana_net::environment::Environment;
 use sardana_protocol::codec::{decode, encode};
-use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
+use sardana_protocol::job::{JobIdentity, Order};
 use sardana_protocol::limits::RELEASED_KEPT;
 use sardana_protocol::membership::{Balance, Config, EarlierRecord, JobEvent, JobRecord, Membership};
 use sardana_protocol::messages::Tally;
+use sardana_protocol::samples;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 use sardana_storage::catalogue::limits::VALUE_BYTES;
@@ -23,33 +24,11 @@ use super::journal::Journal;
 use super::limits::{RECORD_AGAIN_MOST, RECORD_VALUES};
 use super::records::{KeptJob, Records, RecordsError, keep_writing};
 
-fn identity(name: &str) -> JobIdentity {
-    let hash = StateHash::of(b"x");
-    JobIdentity {
-        spec: JobSpec {
-            name: name.to_owned(),
-            seed: 1,
-            shards: 8,
-            steps: Step::new(10),
-            samples: 64,
-            batch: 16,
-            order: Order::Exact,
-        },
-        state_zero: hash,
-        fingerprint: Fingerprint {
-            program: hash,
-            tensors: hash,
-            processor: "x".to_owned(),
-            device: "cpu".to_owned(),
-            libraries: "l".to_owned(),
-            probe: hash,
-        },
-    }
-}
-
 fn kept(name: &str, record: JobRecord) -> KeptJob {
+    let mut identity = samples::identity();
+    identity.spec.name = name.to_owned();
     KeptJob {
-        identity: identity(name),
+        identity,
         auxiliary: vec!["loss".to_owned()],
         record,
     }

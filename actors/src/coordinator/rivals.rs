@@ -113,18 +113,9 @@ pub(super) async fn watch(
 impl LookError {
     fn pause(&self) -> Duration {
         match self {
-            Self::Connect(
-                ConnectError::Refused { .. }
-                | ConnectError::NotValidNow { .. }
-                | ConnectError::WrongPeer { .. }
-                | ConnectError::OtherProtocol { .. }
-                | ConnectError::Local { .. },
-            )
-            | Self::Bind(_) => LOOK_SELDOM,
-            Self::Connect(ConnectError::Unreachable { .. } | ConnectError::Busy { .. } | ConnectError::Lost { .. })
-            | Self::Frame(_)
-            | Self::NoNumber
-            | Self::Ended => LOOK_EVERY,
+            Self::Connect(error) if error.may_pass() => LOOK_EVERY,
+            Self::Connect(_) | Self::Bind(_) => LOOK_SELDOM,
+            Self::Frame(_) | Self::NoNumber | Self::Ended => LOOK_EVERY,
         }
     }
 }

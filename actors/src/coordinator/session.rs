@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use ractor::ActorRef;
-use sardana_net::control::{Item, Next, Turn, carry};
+use sardana_net::control::{Item, Turn, carry};
 use sardana_net::enrol::EnrolService;
 use sardana_net::log::refused;
 use sardana_net::quic::limits::{CONTROL_WINDOW_BYTES, HANDSHAKE_DEADLINE, SILENT};
@@ -239,13 +239,8 @@ impl Streams {
             return;
         };
         let said = |message: DepotMessage, turn: Turn| {
-            if !may_send(Role::Checkpoint, Kind::from(&message), Role::Coordinator) {
-                return Next::Stop;
-            }
-            match coordinator.cast(Message::DepotSaid { depot, message, turn }) {
-                Ok(()) => Next::Message,
-                Err(_) => Next::Stop,
-            }
+            may_send(Role::Checkpoint, Kind::from(&message), Role::Coordinator)
+                && coordinator.cast(Message::DepotSaid { depot, message, turn }).is_ok()
         };
         let why = carry(&streams.connection, (streams.send, streams.receive), outgoing, said, |_| {}).await;
         streams.connection.close(0_u32.into(), why.as_bytes());
@@ -257,13 +252,8 @@ impl Streams {
         goodbye.why = "its session failed".to_owned();
         let worker = goodbye.worker;
         let said = |message: WorkerMessage, turn: Turn| {
-            if !may_send(Role::Worker, Kind::from(&message), Role::Coordinator) {
-                return Next::Stop;
-            }
-            match goodbye.coordinator.cast(Message::Said { worker, message, turn }) {
-                Ok(()) => Next::Message,
-                Err(_) => Next::Stop,
-            }
+            may_send(Role::Worker, Kind::from(&message), Role::Coordinator)
+                && goodbye.coordinator.cast(Message::Said { worker, message, turn }).is_ok()
         };
         let why = carry(&self.connection, (self.send, self.receive), outgoing, said, |_| {}).await;
         self.connection.close(0_u32.into(), why.as_bytes());
@@ -272,13 +262,8 @@ impl Streams {
 
     async fn serve_agent(self, agent: u64, coordinator: &ActorRef<Message>, outgoing: mpsc::Receiver<Item<AgentOrder>>) {
         let said = |message: AgentMessage, turn: Turn| {
-            if !may_send(Role::Agent, Kind::from(&message), Role::Coordinator) {
-                return Next::Stop;
-            }
-            match coordinator.cast(Message::AgentSaid { agent, message, turn }) {
-                Ok(()) => Next::Message,
-                Err(_) => Next::Stop,
-            }
+            may_send(Role::Agent, Kind::from(&message), Role::Coordinator)
+                && coordinator.cast(Message::AgentSaid { agent, message, turn }).is_ok()
         };
         let why = carry(&self.connection, (self.send, self.receive), outgoing, said, |_| {}).await;
         tracing::debug!(%why, "an agent's session is over");

@@ -166,20 +166,7 @@ impl Asking {
         while filled + PIECE_BYTES <= BATCH_BYTES
             && let Some((piece, index)) = left.next()
         {
-            let bytes = match self.answer(&mut NowAndThen::new(|| {})).await? {
-                Answer::Bytes { bytes } => Ok(self.bytes(bytes, PIECE_BYTES).await?),
-                Answer::NotHere => Err("it does not have it".to_owned()),
-                Answer::Damaged { reason } => Err(reason),
-                other @ (Answer::Wait
-                | Answer::Wanted { .. }
-                | Answer::Durable
-                | Answer::Refused { .. }
-                | Answer::Places { .. }
-                | Answer::Seen
-                | Answer::Unseen) => {
-                    return Err(self.senseless("a piece", &other));
-                }
-            };
+            let bytes = self.given("a piece", PIECE_BYTES).await?;
             // Also what is not there fills a little, so that a batch ends.
             filled += bytes.as_ref().map_or(0, Vec::len).max(BATCH_BYTES / ROUND_PIECES);
             batch.push(Given { index, piece, bytes });
@@ -187,8 +174,24 @@ impl Asking {
         Ok(batch)
     }
 
+    /// What is given, of at most so many bytes, or why it is not.
+    pub(super) async fn given(&mut self, what: &'static str, most: usize) -> Result<Result<Vec<u8>, String>, DepotError> {
+        match self.answer(&mut NowAndThen::new(|| {})).await? {
+            Answer::Bytes { bytes } => Ok(Ok(self.bytes(bytes, most).await?)),
+            Answer::NotHere => Ok(Err("it does not have it".to_owned())),
+            Answer::Damaged { reason } => Ok(Err(reason)),
+            other @ (Answer::Wait
+            | Answer::Wanted { .. }
+            | Answer::Durable
+            | Answer::Refused { .. }
+            | Answer::Places { .. }
+            | Answer::Seen
+            | Answer::Unseen) => Err(self.senseless(what, &other)),
+        }
+    }
+
     /// So many bytes, if they are no more than may be.
-    pub(super) async fn bytes(&mut self, announced: u64, most: usize) -> Result<Vec<u8>, DepotError> {
+    async fn bytes(&mut self, announced: u64, most: usize) -> Result<Vec<u8>, DepotError> {
         let depot = self.depot;
         let length = usize::try_from(announced).ok().filter(|&length| length <= most);
         let length = length.ok_or_else(|| DepotError::Senseless {

@@ -179,22 +179,8 @@ impl Depots {
         let mut talk = self.open(depot).await?;
         talk.say(&Request::Manifest { key }, REQUEST_BYTES).await?;
         let depot = depot.depot;
-        let not_here = |reason| DepotError::NotHere { depot, key, reason };
-        let answer = talk.answer(&mut NowAndThen::new(|| {})).await?;
-        let bytes = match answer {
-            Answer::Bytes { bytes } => talk.bytes(bytes, MANIFEST_BYTES).await?,
-            Answer::NotHere => return Err(not_here("it does not have it".to_owned())),
-            Answer::Damaged { reason } => return Err(not_here(reason)),
-            other @ (Answer::Wait
-            | Answer::Wanted { .. }
-            | Answer::Durable
-            | Answer::Refused { .. }
-            | Answer::Places { .. }
-            | Answer::Seen
-            | Answer::Unseen) => {
-                return Err(talk.senseless("a manifest", &other));
-            }
-        };
+        let given = talk.given("a manifest", MANIFEST_BYTES).await?;
+        let bytes = given.map_err(|reason| DepotError::NotHere { depot, key, reason })?;
         let decoded = self.environment.blocking(move || manifest::decode_as(&bytes, key)).await;
         let decoded = decoded.ok_or(DepotError::Ending { depot })?;
         decoded.map_err(|source| DepotError::Manifest { depot, source })

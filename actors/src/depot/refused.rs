@@ -1,8 +1,7 @@
 //! A writer or reader that a depot refuses in the middle of what it says hears why, whatever the depot had answered before.
 
-use std::net::Ipv4Addr;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
@@ -15,7 +14,6 @@ use sardana_protocol::checkpoint::{DepotAddress, DepotId, PieceHash};
 use sardana_protocol::limits::PIECE_BYTES;
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::{Generation, Incarnation, Step};
-use tokio::time::timeout;
 
 use super::client::{Depots, Reach};
 use super::error::DepotError;
@@ -23,16 +21,11 @@ use super::limits::{LIST_BYTES, PANE_BYTES, REQUEST_BYTES, ROUND_PIECES};
 use super::patience::Patience;
 use super::talk::{Answer, Offer, Request, Shown};
 use super::window::PANES;
+use crate::testing::raw::JOB;
+use crate::testing::{LOOPBACK, soon};
 
 const WHY: &str = "the disk is full";
 const CERTIFIED: u64 = 9;
-
-/// Nothing here takes long; whatever has not happened by then never will.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-async fn soon<T>(work: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, work).await.expect("it happens in time")
-}
 
 /// A depot that the test plays.
 struct Played {
@@ -43,7 +36,7 @@ struct Played {
 impl Played {
     fn new(authority: &Authority) -> Self {
         let own = authority.issue(Role::Checkpoint, CERTIFIED).unwrap();
-        let endpoint = bind_server(&own, Purpose::Peer, (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let endpoint = bind_server(&own, Purpose::Peer, LOOPBACK).unwrap();
         let at = at(endpoint.local_addr().unwrap());
         Self { endpoint, at }
     }
@@ -54,7 +47,7 @@ impl Played {
     }
 }
 
-fn at(address: std::net::SocketAddr) -> DepotAddress {
+fn at(address: SocketAddr) -> DepotAddress {
     DepotAddress {
         depot: DepotId::new(1),
         certified: CERTIFIED,
@@ -64,7 +57,7 @@ fn at(address: std::net::SocketAddr) -> DepotAddress {
 
 fn writer(authority: &Authority, reach: Reach) -> Arc<Depots> {
     let rotating = RotatingCredentials::from(authority.issue(Role::Worker, 7).unwrap());
-    let endpoint = bind_server(&rotating, Purpose::Peer, (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let endpoint = bind_server(&rotating, Purpose::Peer, LOOPBACK).unwrap();
     Depots::with(Environment::Host, endpoint, rotating, (Patience::default(), reach))
 }
 
@@ -122,7 +115,7 @@ async fn stops_after_two_panes(connection: &Connection, last: Answer) {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn who_shows_pieces_hears_why_no_more_are_taken_though_an_earlier_answer_is_unheard() {
-    let authority = Authority::new(sardana_protocol::words::JobId::new([3; 16])).unwrap();
+    let authority = Authority::new(JOB).unwrap();
     let (played, writer) = (Played::new(&authority), writer(&authority, Reach::Host));
     let refusing = async {
         let connection = played.connected().await;
@@ -140,7 +133,7 @@ async fn who_shows_pieces_hears_why_no_more_are_taken_though_an_earlier_answer_i
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn what_a_depot_sees_no_more_is_sent_though_an_earlier_answer_is_unheard() {
-    let authority = Authority::new(sardana_protocol::words::JobId::new([3; 16])).unwrap();
+    let authority = Authority::new(JOB).unwrap();
     let (played, writer) = (Played::new(&authority), writer(&authority, Reach::Host));
     let blind = async {
         let connection = played.connected().await;

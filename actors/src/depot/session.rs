@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::ActorRef;
-use sardana_net::control::{Next, carry};
+use sardana_net::control::carry;
 use sardana_net::dialler::{Dialler, NotWelcomed, Welcomed, joined};
 use sardana_net::quic::close;
 use sardana_protocol::messages::{DepotHello, DepotMessage, DepotOrder, Hello};
@@ -79,10 +79,7 @@ impl Link {
         tracing::info!(target: "sardana::event::joined", depot = %self.keeper.own, coordinator = %connection.remote_address());
         let keeper = Arc::clone(&self.keeper);
         tokio::spawn(async move { keeper.tell_all().await });
-        let ordered = |order: DepotOrder, _| match depot.cast(Message::Ordered { incarnation, order }) {
-            Ok(()) => Next::Message,
-            Err(_) => Next::Stop,
-        };
+        let ordered = |order: DepotOrder, _| depot.cast(Message::Ordered { incarnation, order }).is_ok();
         let why = carry(&connection, streams, outgoing, ordered, |_| {}).await;
         leave().await;
         why

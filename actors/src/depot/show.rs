@@ -80,17 +80,11 @@ impl Asking {
 
     /// The depot has looked at the pane that was filled first.
     async fn hear_seen<P: Fn()>(&mut self, progress: &mut NowAndThen<P>) -> Result<(), DepotError> {
-        match self.answer(progress).await? {
-            Answer::Seen => Ok(()),
-            other @ (Answer::Wait
-            | Answer::Wanted { .. }
-            | Answer::Durable
-            | Answer::Bytes { .. }
-            | Answer::NotHere
-            | Answer::Damaged { .. }
-            | Answer::Refused { .. }
-            | Answer::Places { .. }
-            | Answer::Unseen) => Err(self.senseless("that it has seen what was shown", &other)),
+        let answer = self.answer(progress).await?;
+        if answer == Answer::Seen {
+            Ok(())
+        } else {
+            Err(self.senseless("that it has seen what was shown", &answer))
         }
     }
 }

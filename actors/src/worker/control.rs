@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use ractor::{ActorProcessingErr, ActorRef};
-use sardana_net::control::{Next, carry as carry_messages};
+use sardana_net::control::carry as carry_messages;
 use sardana_net::dialler::{Dialler, NotWelcomed, Welcomed, joined};
 use sardana_net::enrol::RenewError;
 use sardana_net::environment::Environment;
@@ -92,15 +92,9 @@ impl Looking {
 
     /// Whether the search ends where no connection is made for this reason.
     const fn ends_with(self, reason: &ConnectError) -> bool {
-        match reason {
-            ConnectError::Unreachable { .. } | ConnectError::Busy { .. } | ConnectError::Lost { .. } => false,
-            // It makes itself a new one.
-            ConnectError::NotValidNow { .. } => matches!(self, Self::First),
-            ConnectError::Refused { .. }
-            | ConnectError::WrongPeer { .. }
-            | ConnectError::OtherProtocol { .. }
-            | ConnectError::Local { .. } => true,
-        }
+        // It makes itself a new certificate.
+        let is_renewed = matches!((self, reason), (Self::Again, ConnectError::NotValidNow { .. }));
+        !reason.may_pass() && !is_renewed
     }
 }
 
@@ -277,10 +271,7 @@ async fn carry(arguments: ControlArguments) {
     if worker.cast(Message::Joined).is_err() {
         return;
     }
-    let told = |message: CoordinatorMessage, _| match worker.cast(Message::Told(message)) {
-        Ok(()) => Next::Message,
-        Err(_) => Next::Stop,
-    };
+    let told = |message: CoordinatorMessage, _| worker.cast(Message::Told(message)).is_ok();
     let why = carry_messages(&connection, streams, queue, told, |message| at_fault_point(message, &driver)).await;
     let queue = driver.hang_up();
     connection.close(0_u32.into(), b"the worker leaves this connection");

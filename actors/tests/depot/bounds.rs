@@ -11,7 +11,7 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 use crate::raw::{Answer, Raw, Request, connection, offers, put};
-use crate::site::{Place, WORKER, authority, client, client_at, names, pieces, snapshot, soon};
+use crate::site::{Place, WORKER, authority, client, client_at, names, pieces, puts, snapshot, soon, until};
 
 #[tokio::test]
 async fn numbers_and_lengths_beyond_bounds_are_refused() {
@@ -85,12 +85,7 @@ async fn a_connection_that_breaks_in_a_put_leaves_nothing_that_counts_as_durable
         raw.send.write_all(bytes).await.unwrap();
     }
     raw.connection.close(0_u32.into(), b"it dies");
-    soon(async {
-        while place.server.received() == 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    until(|| place.server.received() > 0).await;
     let pin = sardana_storage::store::PinId::new(99);
     assert_eq!(
         place.store.pin(pin, &names(&all)),
@@ -98,9 +93,7 @@ async fn a_connection_that_breaks_in_a_put_leaves_nothing_that_counts_as_durable
         "nothing was said to be durable, and nothing is"
     );
     // Another try finishes it.
-    soon(client(&authority, WORKER).put(place.at, snapshot(5), &all, || ()))
-        .await
-        .unwrap();
+    puts(&client(&authority, WORKER), place.at, 5, &all).await;
     assert!(place.store.pin(pin, &names(&all)).is_empty());
 }
 

@@ -5,8 +5,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
+use sardana_actors::depot::Patience;
+use sardana_net::trust::Authority;
 use sardana_storage::private::PrivateError;
-use sardana_storage::store::{Disk, DiskFile, RealDisk};
+use sardana_storage::store::{Disk, DiskFile, OpenError, Opened, Options, RealDisk, Store};
+
+use crate::site::Place;
 
 /// What is wrong with it at the moment.
 #[derive(Debug, Default)]
@@ -56,7 +60,21 @@ pub(crate) struct Faulty(pub(crate) Arc<Wrong>);
 #[derive(Debug)]
 struct File(Arc<dyn DiskFile>, Arc<Wrong>);
 
+/// A depot on such a disk, and what is wrong with that.
+pub(crate) fn place(authority: &Authority, id: u64, patience: Patience) -> (Place, Arc<Wrong>) {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Faulty::default();
+    let wrong = Arc::clone(&disk.0);
+    let store = disk.open_store(&folder.path().join("store")).unwrap().store;
+    (Place::with(authority, id, (store, folder), patience), wrong)
+}
+
 impl Faulty {
+    /// Opens a store on it.
+    pub(crate) fn open_store(&self, folder: &Path) -> Result<Opened, OpenError> {
+        Store::open_on(Arc::new(self.clone()), folder, None, Options::default())
+    }
+
     fn file(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
         Arc::new(File(file, Arc::clone(&self.0)))
     }

@@ -1,19 +1,17 @@
 //! A depot whose disk does not return from a call, while its process and its connections live: it is named, and no client waits for it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use sardana_actors::depot::{DepotError, Depots, Opener, Patience};
-use sardana_net::trust::Authority;
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, PieceHash};
-use sardana_storage::store::{Options, Store};
 
-use crate::disk::{Faulty, Hang, Wrong};
+use crate::disk::{Faulty, Hang, place};
 use crate::leader::{Leader, depot_with};
 use crate::orders::{committed, refused as not_committed};
 use crate::site::{
-    Place, Read, WAYS, WORKER, authority, client, client_at, client_with, manifest, names, pieces, snapshot, soon,
+    Place, WAYS, WORKER, authority, client, client_at, client_with, gets, manifest, names, pieces, puts, reads, snapshot,
+    soon,
 };
 
 /// A depot that notices soon.
@@ -29,14 +27,6 @@ const NEVER: Patience = Patience {
     disk: Duration::from_secs(3_600),
     wait_every: Duration::from_secs(3_600),
 };
-
-fn place(authority: &Authority, id: u64, patience: Patience) -> (Place, Arc<Wrong>) {
-    let folder = tempfile::tempdir().unwrap();
-    let disk = Faulty::default();
-    let wrong = Arc::clone(&disk.0);
-    let opened = Store::open_on(Arc::new(disk), &folder.path().join("store"), None, Options::default()).unwrap();
-    (Place::with(authority, id, (opened.store, folder), patience), wrong)
-}
 
 async fn refused(worker: &Depots, at: DepotAddress, step: u64) -> String {
     let two = pieces(2, 200);
@@ -76,11 +66,7 @@ async fn a_put_on_a_disk_that_hangs_is_refused_by_name_and_more_of_them_at_once(
         }
         assert_eq!(place.server.received(), received);
         // What can be read is read.
-        let mut read = Read::of(one.len());
-        let asked = names(&one);
-        let got = worker.get(place.at, &asked, |index, bytes| read.take(index, bytes));
-        assert_eq!(soon(got).await.unwrap(), []);
-        read.assert_all_but(&one, &[]);
+        gets(&worker, place.at, &one).await;
         drop(hung);
         // What hung has to return first.
         soon(put_at_last(&worker, place.at, 6, &pieces(2, 200))).await;
@@ -116,11 +102,7 @@ async fn a_piece_on_a_disk_that_hangs_comes_from_another_depot() {
         let all = pieces(1, 60);
         soon(worker.write_share(&at, 2, snapshot(5), &all, || ())).await.unwrap();
         let _hung = ill.1.hang(Hang::Read);
-        let (mut read, asked) = (Read::of(all.len()), names(&all));
-        soon(worker.read_pieces(&at, &asked, |index, bytes| read.take(index, bytes)))
-            .await
-            .unwrap();
-        read.assert_all_but(&all, &[]);
+        reads(&worker, &at, &all).await;
     }
 }
 
@@ -132,9 +114,7 @@ async fn a_client_gives_a_depot_up_that_says_nothing() {
     let (place, wrong) = place(&authority, 1, NEVER);
     let (one, two) = (pieces(1, 10), pieces(2, 200));
     let hangs = |error: &DepotError| matches!(error, DepotError::Hangs { depot, after } if *depot == place.at.depot && *after == silent);
-    soon(client(&authority, WORKER).put(place.at, snapshot(5), &one, || ()))
-        .await
-        .unwrap();
+    puts(&client(&authority, WORKER), place.at, 5, &one).await;
     for call in [Hang::Write, Hang::Sync] {
         let _hung = wrong.hang(call);
         let error = soon(worker.put(place.at, snapshot(6), &two, || ())).await.unwrap_err();
@@ -156,11 +136,11 @@ async fn a_manifest_that_a_disk_does_not_take_is_refused() {
     let (authority, place, disk) = (authority(), tempfile::tempdir().unwrap(), Faulty::default());
     let (leader, worker) = (Leader::new(&authority), client(&authority, WORKER));
     let opened = disk.clone();
-    let opener = Opener::new(move |folder| Store::open_on(Arc::new(opened.clone()), folder, None, Options::default()));
+    let opener = Opener::new(move |folder| opened.open_store(folder));
     let own = depot_with(&authority, &place.path().join("depot"), leader.address(), opener).await;
     let (mut session, _) = leader.lead(1).await;
     let one = pieces(1, 10);
-    soon(worker.put(session.address(), snapshot(5), &one, || ())).await.unwrap();
+    puts(&worker, session.address(), 5, &one).await;
     let whole = manifest(5, &one, 1, &[own.id()]);
     let hung = disk.0.hang(Hang::Rename);
     let reason = not_committed(session.commit(&whole).await);

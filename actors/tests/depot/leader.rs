@@ -96,17 +96,13 @@ impl Session {
     pub(crate) async fn held(&mut self) -> Vec<Head> {
         let mut held = Vec::new();
         loop {
-            match self.hear().await {
-                DepotMessage::Holds { heads, is_last, .. } => {
-                    held.extend(heads);
-                    if is_last {
-                        return held;
-                    }
-                }
-                other @ (DepotMessage::Deleted { .. }
-                | DepotMessage::Committed { .. }
-                | DepotMessage::Refused { .. }
-                | DepotMessage::Renew { .. }) => panic!("{other:?}"),
+            let message = self.hear().await;
+            let DepotMessage::Holds { heads, is_last, .. } = message else {
+                panic!("{message:?}");
+            };
+            held.extend(heads);
+            if is_last {
+                return held;
             }
         }
     }
@@ -119,35 +115,18 @@ impl Session {
     }
 
     pub(crate) async fn commit(&mut self, manifest: &Manifest) -> DepotMessage {
-        let bytes = encoded(manifest);
-        let of = bytes.len() as u64;
-        let mut start = 0;
-        for chunk in bytes.chunks(500) {
-            let order = DepotOrder::Commit {
-                snapshot: manifest.snapshot,
-                depots: manifest.depots.clone(),
-                placing: manifest.placing,
-                part: Part { start, of },
-                bytes: chunk.to_vec(),
-            };
+        for order in orders_of(manifest, 500) {
             self.say(&order).await;
-            start += chunk.len() as u64;
         }
         self.hear().await
     }
 
     /// Orders that this is committed, and that is deleted. There may be no coordinator to hear it.
     pub(crate) async fn order_vainly(&mut self, manifest: &Manifest, key: ManifestKey) {
-        let bytes = encoded(manifest);
-        let of = bytes.len() as u64;
-        let commit = DepotOrder::Commit {
-            snapshot: manifest.snapshot,
-            depots: manifest.depots.clone(),
-            placing: manifest.placing,
-            part: Part { start: 0, of },
-            bytes,
-        };
-        for order in [commit, DepotOrder::Delete { key }] {
+        for order in orders_of(manifest, usize::MAX)
+            .into_iter()
+            .chain([DepotOrder::Delete { key }])
+        {
             let _ = write_frame(&mut self.send, &order, CONTROL_FRAME_BYTES).await;
         }
     }
@@ -165,10 +144,37 @@ impl Session {
     }
 }
 
+/// To commit this manifest, so many bytes of it at a time.
+fn orders_of(manifest: &Manifest, at_once: usize) -> Vec<DepotOrder> {
+    let bytes = encoded(manifest);
+    let order = |(index, chunk): (usize, &[u8])| DepotOrder::Commit {
+        snapshot: manifest.snapshot,
+        depots: manifest.depots.clone(),
+        placing: manifest.placing,
+        part: Part {
+            start: (index * at_once) as u64,
+            of: bytes.len() as u64,
+        },
+        bytes: chunk.to_vec(),
+    };
+    bytes.chunks(at_once).enumerate().map(order).collect()
+}
+
 /// A number that no other process in a test has: certificates do not outlive processes.
 fn fresh() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+pub(crate) fn config(folder: &Path, credentials: RotatingCredentials, coordinator: SocketAddr) -> DepotConfig {
+    DepotConfig {
+        folder: folder.to_owned(),
+        credentials,
+        coordinator: coordinator.into(),
+        host: "h".to_owned(),
+        listen: LOOPBACK,
+        advertise: None,
+    }
 }
 
 /// A depot in this folder, which may have been in use a moment ago.
@@ -179,17 +185,7 @@ pub(crate) async fn depot(authority: &Authority, folder: &Path, leader: SocketAd
 /// The same with a store that is opened like this.
 pub(crate) async fn depot_with(authority: &Authority, folder: &Path, leader: SocketAddr, opener: Opener) -> Depot {
     let credentials = RotatingCredentials::from(authority.issue(Role::Checkpoint, fresh()).unwrap());
-    let attempt = || {
-        let config = DepotConfig {
-            folder: folder.to_owned(),
-            credentials: credentials.clone(),
-            coordinator: leader.into(),
-            host: "h".to_owned(),
-            listen: LOOPBACK,
-            advertise: None,
-        };
-        start_with(config, opener.clone())
-    };
+    let attempt = || start_with(config(folder, credentials.clone(), leader), opener.clone());
     soon(async {
         loop {
             match attempt().await {

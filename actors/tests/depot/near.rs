@@ -4,14 +4,10 @@ use std::fs;
 
 use sardana_actors::depot::{Patience, Reach};
 use sardana_protocol::checkpoint::placement::ranked;
-use sardana_protocol::checkpoint::{DepotAddress, DepotId, PieceHash};
+use sardana_protocol::checkpoint::{DepotAddress, DepotId};
 use sardana_storage::store::SEGMENTS_FOLDER;
 
-use crate::site::{Place, Read, WORKER, authority, client, client_at, damage, names, pieces, snapshot, soon};
-
-fn bytes_of(pieces: &[(PieceHash, bytes::Bytes)]) -> u64 {
-    pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum()
-}
+use crate::site::{Place, WORKER, authority, bytes_of, client, client_at, damage, pieces, puts, reads, snapshot, soon};
 
 #[tokio::test]
 async fn pieces_on_the_same_host_are_read_from_files_and_others_over_the_network() {
@@ -22,20 +18,13 @@ async fn pieces_on_the_same_host_are_read_from_files_and_others_over_the_network
     );
     let place = Place::new(&authority, 1);
     let all = pieces(1, 120);
-    soon(near.put(place.at, snapshot(5), &all, || ())).await.unwrap();
+    puts(&near, place.at, 5, &all).await;
     // Twice the same, and not in the order in which they lie.
-    let mut asked = names(&all);
+    let mut asked = all.clone();
     asked.reverse();
-    asked.push(asked[7]);
-    let mut expected = all.clone();
-    expected.reverse();
-    expected.push(expected[7].clone());
-    for (worker, given) in [(near, 0), (far, bytes_of(&expected))] {
-        let mut read = Read::of(asked.len());
-        let at = [place.at];
-        let reading = worker.read_pieces(&at, &asked, |index, bytes| read.take(index, bytes));
-        soon(reading).await.unwrap();
-        read.assert_all_but(&expected, &[]);
+    asked.push(asked[7].clone());
+    for (worker, given) in [(near, 0), (far, bytes_of(&asked))] {
+        reads(&worker, &[place.at], &asked).await;
         assert_eq!(place.server.given(), given);
     }
 }
@@ -53,10 +42,7 @@ async fn what_is_damaged_in_a_file_comes_from_another_depot() {
         let first = &places[usize::from(ranked(*name, &ids)[0] == ids[1])];
         damage(&first.folder.path().join("store"), bytes);
     }
-    let (mut read, asked) = (Read::of(all.len()), names(&all));
-    let reading = worker.read_pieces(&at, &asked, |index, bytes| read.take(index, bytes));
-    soon(reading).await.unwrap();
-    read.assert_all_but(&all, &[]);
+    reads(&worker, &at, &all).await;
     let given: u64 = places.iter().map(|place| place.server.given()).sum();
     assert_eq!(given, bytes_of(&all[11..13]), "the rest did not pass the network");
     for (name, _) in &all[11..13] {
@@ -72,7 +58,7 @@ async fn files_that_the_reader_does_not_find_are_read_by_the_depot_for_it() {
     let worker = client(&authority, WORKER);
     let place = Place::new(&authority, 1);
     let all = pieces(1, 40);
-    soon(worker.put(place.at, snapshot(5), &all, || ())).await.unwrap();
+    puts(&worker, place.at, 5, &all).await;
     // It has the file open.
     place.store.read(all[0].0).unwrap();
     let segments = place.folder.path().join("store").join(SEGMENTS_FOLDER);
@@ -83,11 +69,7 @@ async fn files_that_the_reader_does_not_find_are_read_by_the_depot_for_it() {
             fs::create_dir(&segments).unwrap();
         }
         let before = place.server.given();
-        let (mut read, asked) = (Read::of(all.len()), names(&all));
-        let at = [place.at];
-        let reading = worker.read_pieces(&at, &asked, |index, bytes| read.take(index, bytes));
-        soon(reading).await.unwrap();
-        read.assert_all_but(&all, &[]);
+        reads(&worker, &[place.at], &all).await;
         assert_eq!(place.server.given() - before, bytes_of(&all));
     }
 }

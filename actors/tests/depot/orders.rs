@@ -1,39 +1,31 @@
 //! A whole depot and a coordinator.
 
-use std::net::SocketAddr;
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use sardana_actors::depot::{DepotConfig, DepotStartError, identity, start};
 use sardana_net::trust::{Role, RotatingCredentials};
-use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestId, ManifestKey};
+use sardana_protocol::checkpoint::{Condition, DepotAddress, DepotId, Head, ManifestKey};
 use sardana_protocol::messages::{DepotMessage, DepotOrder, Greeting};
-use sardana_protocol::words::Step;
 use sardana_storage::manifest::key_of;
 
-use crate::leader::{Leader, depot, joined};
+use crate::leader::{Leader, config, depot, joined};
 use crate::site::{
-    LOOPBACK, PLACING, Read, WORKER, authority, client, damage, encoded, manifest, names, pieces, snapshot, soon,
+    LOOPBACK, PLACING, Read, WORKER, authority, client, damage, encoded, gets, manifest, pieces, puts, snapshot, soon,
+    unknown_key, until,
 };
 
 pub(crate) fn committed(message: DepotMessage) -> Head {
-    match message {
-        DepotMessage::Committed { head, .. } => head,
-        other @ (DepotMessage::Holds { .. }
-        | DepotMessage::Deleted { .. }
-        | DepotMessage::Refused { .. }
-        | DepotMessage::Renew { .. }) => panic!("expected that it is committed, found {other:?}"),
-    }
+    let DepotMessage::Committed { head, .. } = message else {
+        panic!("expected that it is committed, found {message:?}");
+    };
+    head
 }
 
 pub(crate) fn refused(message: DepotMessage) -> String {
-    match message {
-        DepotMessage::Refused { reason, .. } => reason,
-        other @ (DepotMessage::Holds { .. }
-        | DepotMessage::Deleted { .. }
-        | DepotMessage::Committed { .. }
-        | DepotMessage::Renew { .. }) => panic!("expected a refusal, found {other:?}"),
-    }
+    let DepotMessage::Refused { reason, .. } = message else {
+        panic!("expected a refusal, found {message:?}");
+    };
+    reason
 }
 
 #[tokio::test]
@@ -45,7 +37,7 @@ async fn what_was_put_before_a_restart_is_committed_after_it_and_told_of() {
     let (session, held) = leader.lead(1).await;
     assert_eq!((held, session.hello.depot), (vec![], one.id()));
     let all = pieces(1, 60);
-    soon(worker.put(session.address(), snapshot(5), &all, || ())).await.unwrap();
+    puts(&worker, session.address(), 5, &all).await;
     one.end().await;
     let two = depot(&authority, &folder, leader.address()).await;
     let (mut session, held) = leader.lead(1).await;
@@ -63,11 +55,7 @@ async fn what_was_put_before_a_restart_is_committed_after_it_and_told_of() {
     session.cut();
     let (mut session, held) = leader.lead(2).await;
     assert_eq!(held, std::slice::from_ref(&head));
-    let unknown = ManifestKey {
-        step: Step::new(5),
-        id: ManifestId::of(b"x"),
-    };
-    for key in [unknown, head.key, head.key] {
+    for key in [unknown_key(), head.key, head.key] {
         session.say(&DepotOrder::Delete { key }).await;
         assert_eq!(session.hear().await, DepotMessage::Deleted { key });
     }
@@ -83,9 +71,7 @@ async fn a_manifest_is_refused_that_names_what_is_not_there_or_not_this_depot() 
     let own = depot(&authority, &place.path().join("depot"), leader.address()).await;
     let (mut session, _) = leader.lead(1).await;
     let all = pieces(1, 10);
-    soon(worker.put(session.address(), snapshot(5), &all[1..], || ()))
-        .await
-        .unwrap();
+    puts(&worker, session.address(), 5, &all[1..]).await;
     let reason = refused(session.commit(&manifest(5, &all, 1, &[own.id()])).await);
     assert!(
         reason.contains("CKPT-1") && reason.contains(&all[0].0.to_string()),
@@ -148,17 +134,6 @@ async fn a_job_that_is_over_ends_a_depot() {
     soon(two.over()).await;
 }
 
-fn config(folder: &Path, credentials: RotatingCredentials, coordinator: SocketAddr) -> DepotConfig {
-    DepotConfig {
-        folder: folder.to_owned(),
-        credentials,
-        coordinator: coordinator.into(),
-        host: "h".to_owned(),
-        listen: LOOPBACK,
-        advertise: None,
-    }
-}
-
 #[tokio::test]
 async fn credentials_of_another_role_and_addresses_that_nobody_can_dial_are_refused() {
     let (authority, place) = (authority(), tempfile::tempdir().unwrap());
@@ -194,18 +169,22 @@ async fn a_certificate_that_runs_out_is_renewed() {
     };
     let certificate = authority.certify(Role::Checkpoint, 7, &request).unwrap();
     session.say(&DepotOrder::Renewed { certificate }).await;
-    soon(async {
-        while rotating.current().certificate() == old.certificate() {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    until(|| rotating.current().certificate() != old.certificate()).await;
     // The new one is shown from now on.
     let worker = client(&authority, WORKER);
     soon(worker.put(session.address(), snapshot(5), &pieces(1, 3), || ()))
         .await
         .unwrap();
     depot.end().await;
+}
+
+fn fetch(key: ManifestKey, from: &[DepotAddress]) -> DepotOrder {
+    DepotOrder::Fetch {
+        snapshot: snapshot(5),
+        key,
+        depots: from.to_vec(),
+        placing: PLACING,
+    }
 }
 
 #[tokio::test]
@@ -230,13 +209,7 @@ async fn what_is_damaged_is_told_of_and_fetched_from_another_depot() {
     let both = manifest(5, &all, 2, &ids);
     soon(worker.write_share(&at[1..], 1, snapshot(5), &all, || ())).await.unwrap();
     let both_head = committed(two.commit(&both).await);
-    let fetch = |key| DepotOrder::Fetch {
-        snapshot: snapshot(5),
-        key,
-        depots: at.to_vec(),
-        placing: PLACING,
-    };
-    one.say(&fetch(both_head.key)).await;
+    one.say(&fetch(both_head.key, &at)).await;
     assert_eq!(committed(one.hear().await), both_head);
     // Damage: the reader gets it elsewhere, and the coordinator is told.
     let (name, bytes) = &all[30];
@@ -254,14 +227,10 @@ async fn what_is_damaged_is_told_of_and_fetched_from_another_depot() {
     );
     let lacks = held.iter().find(|head| head.key == both_head.key).unwrap();
     assert_eq!(lacks.condition, Condition::Lacking);
-    one.say(&fetch(both_head.key)).await;
+    one.say(&fetch(both_head.key, &at)).await;
     assert_eq!(committed(one.hear().await), both_head);
     assert!(one.held().await.iter().all(|head| head.condition == Condition::Whole));
-    let mut read = Read::of(all.len());
-    let asked = names(&all);
-    let got = worker.get(at[0], &asked, |index, bytes| read.take(index, bytes));
-    assert_eq!(soon(got).await.unwrap(), []);
-    read.assert_all_but(&all, &[]);
+    gets(&worker, at[0], &all).await;
 }
 
 #[tokio::test]
@@ -273,43 +242,22 @@ async fn a_new_depot_takes_over_from_one_that_is_gone() {
     let (mut one, _) = first.lead(1).await;
     let all = pieces(1, 60);
     let gone = DepotId::new(99);
-    soon(worker.put(one.address(), snapshot(5), &all, || ())).await.unwrap();
+    puts(&worker, one.address(), 5, &all).await;
     let old = manifest(5, &all, 2, &[one.hello.depot, gone]);
     let head = committed(one.commit(&old).await);
     let _two = depot(&authority, &place.path().join("two"), second.address()).await;
     let (mut two, _) = second.lead(1).await;
     one.serve(&[two.address()]).await;
-    let depots = vec![two.address(), one.address()];
-    let key = head.key;
-    two.say(&DepotOrder::Fetch {
-        snapshot: snapshot(5),
-        key,
-        depots: depots.clone(),
-        placing: PLACING,
-    })
-    .await;
+    let (key, at) = (head.key, [two.address(), one.address()]);
+    two.say(&fetch(key, &at)).await;
     let new = committed(two.hear().await);
     let expected = manifest(5, &all, 2, &[two.hello.depot, one.hello.depot]);
     assert_eq!(new.key, key_of(&expected, &encoded(&expected)));
     assert_ne!(new.key, key);
     assert_eq!(soon(worker.manifest(two.address(), new.key)).await.unwrap(), expected);
-    let mut read = Read::of(all.len());
-    let asked = names(&all);
-    let got = worker.get(two.address(), &asked, |index, bytes| read.take(index, bytes));
-    assert_eq!(soon(got).await.unwrap(), []);
-    read.assert_all_but(&all, &[]);
+    gets(&worker, two.address(), &all).await;
     // What no depot has is refused, with words of both.
-    let unknown = ManifestKey {
-        step: Step::new(5),
-        id: ManifestId::of(b"x"),
-    };
-    two.say(&DepotOrder::Fetch {
-        snapshot: snapshot(5),
-        key: unknown,
-        depots,
-        placing: PLACING,
-    })
-    .await;
+    two.say(&fetch(unknown_key(), &at)).await;
     let reason = refused(two.hear().await);
     assert!(
         reason.contains("there is no checkpoint") && reason.contains("does not give"),

@@ -97,18 +97,11 @@ impl Raw {
     }
 
     pub(crate) async fn refusal(mut self) -> String {
-        match self.hear().await {
-            Answer::Refused { reason } => reason,
-            other @ (Answer::Wait
-            | Answer::Wanted { .. }
-            | Answer::Durable
-            | Answer::Bytes { .. }
-            | Answer::NotHere
-            | Answer::Damaged { .. }
-            | Answer::Places { .. }
-            | Answer::Seen
-            | Answer::Unseen) => panic!("expected a refusal, found {other:?}"),
-        }
+        let answer = self.hear().await;
+        let Answer::Refused { reason } = answer else {
+            panic!("expected a refusal, found {answer:?}");
+        };
+        reason
     }
 }
 

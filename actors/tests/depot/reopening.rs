@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use sardana_actors::depot::{Opener, SERVED_FILE};
 use sardana_protocol::messages::{DepotMessage, DepotOrder};
-use sardana_storage::store::{OpenError, Options, Store};
+use sardana_storage::store::OpenError;
 
 use crate::disk::Faulty;
 use crate::leader::{Leader, depot, depot_with, joined};
 use crate::orders::{committed, refused};
-use crate::site::{Read, WORKER, authority, client, manifest, names, pieces, snapshot, soon};
+use crate::site::{WORKER, authority, client, gets, manifest, pieces, puts, snapshot, soon};
 
 /// After its first opening the disk breaks when the test says so. The second opening fails, the third finds a disk that is broken still, the
 /// fourth one that works.
@@ -25,7 +25,7 @@ fn opener(disk: &Faulty) -> (Opener, Arc<AtomicU32>) {
             return Err(OpenError::Locked { path, pid });
         }
         disk.0.no_sync.store(time == 2, Ordering::SeqCst);
-        Store::open_on(Arc::new(disk.clone()), folder, None, Options::default())
+        disk.open_store(folder)
     });
     (opener, counted)
 }
@@ -38,7 +38,7 @@ async fn a_store_that_has_failed_is_opened_anew_and_what_is_kept_is_told_again()
     let own = depot_with(&authority, &place.path().join("depot"), leader.address(), opener).await;
     let (mut session, _) = leader.lead(1).await;
     let (one, two) = (pieces(1, 40), pieces(2, 40));
-    soon(worker.put(session.address(), snapshot(5), &one, || ())).await.unwrap();
+    puts(&worker, session.address(), 5, &one).await;
     let head = committed(session.commit(&manifest(5, &one, 1, &[own.id()])).await);
     disk.0.no_sync.store(true, Ordering::SeqCst);
     let error = soon(worker.put(session.address(), snapshot(6), &two, || ()))
@@ -48,12 +48,8 @@ async fn a_store_that_has_failed_is_opened_anew_and_what_is_kept_is_told_again()
     // It is not asked: it says so by itself, once it is open.
     assert_eq!(session.held().await, [head]);
     assert_eq!(opened.load(Ordering::SeqCst), 4, "it was tried until it worked");
-    let mut read = Read::of(one.len());
-    let asked = names(&one);
-    let got = worker.get(session.address(), &asked, |index, bytes| read.take(index, bytes));
-    assert_eq!(soon(got).await.unwrap(), []);
-    read.assert_all_but(&one, &[]);
-    soon(worker.put(session.address(), snapshot(6), &two, || ())).await.unwrap();
+    gets(&worker, session.address(), &one).await;
+    puts(&worker, session.address(), 6, &two).await;
     committed(session.commit(&manifest(6, &two, 1, &[own.id()])).await);
     own.end().await;
 }
@@ -66,7 +62,7 @@ async fn a_deletion_that_failed_is_not_confirmed_and_succeeds_once_the_store_is_
     let own = depot_with(&authority, &place.path().join("depot"), leader.address(), opener).await;
     let (mut session, _) = leader.lead(1).await;
     let one = pieces(1, 4);
-    soon(worker.put(session.address(), snapshot(5), &one, || ())).await.unwrap();
+    puts(&worker, session.address(), 5, &one).await;
     let key = committed(session.commit(&manifest(5, &one, 1, &[own.id()])).await).key;
     disk.0.no_sync.store(true, Ordering::SeqCst);
     session.say(&DepotOrder::Delete { key }).await;
@@ -86,7 +82,7 @@ async fn for_a_coordinator_that_cannot_be_noted_nothing_is_committed_and_all_is_
     let own = depot(&authority, &folder, leader.address()).await;
     let (mut session, _) = leader.lead(1).await;
     let (one, two) = (pieces(1, 10), pieces(2, 10));
-    soon(worker.put(session.address(), snapshot(5), &one, || ())).await.unwrap();
+    puts(&worker, session.address(), 5, &one).await;
     let head = committed(session.commit(&manifest(5, &one, 1, &[own.id()])).await);
     // As on a disk without room for it.
     let (note, aside) = (folder.join(SERVED_FILE), folder.join("aside"));
@@ -95,12 +91,8 @@ async fn for_a_coordinator_that_cannot_be_noted_nothing_is_committed_and_all_is_
     session.cut();
     let (mut session, held) = leader.lead(2).await;
     assert_eq!((held, session.hello.incarnation.get()), (vec![head], 1));
-    let mut read = Read::of(one.len());
-    let asked = names(&one);
-    let got = worker.get(session.address(), &asked, |index, bytes| read.take(index, bytes));
-    assert_eq!(soon(got).await.unwrap(), []);
-    read.assert_all_but(&one, &[]);
-    soon(worker.put(session.address(), snapshot(6), &two, || ())).await.unwrap();
+    gets(&worker, session.address(), &one).await;
+    puts(&worker, session.address(), 6, &two).await;
     let newer = manifest(6, &two, 1, &[own.id()]);
     let reason = refused(session.commit(&newer).await);
     assert!(reason.contains(SERVED_FILE), "{reason}");
@@ -122,9 +114,9 @@ async fn what_a_coordinator_orders_that_another_has_followed_is_not_done() {
     let own = depot(&authority, &place.path().join("depot"), leader.address()).await;
     let (mut session, _) = leader.lead(2).await;
     let one = pieces(1, 10);
-    soon(worker.put(session.address(), snapshot(5), &one, || ())).await.unwrap();
+    puts(&worker, session.address(), 5, &one).await;
     let kept = committed(session.commit(&manifest(5, &one, 1, &[own.id()])).await);
-    soon(worker.put(session.address(), snapshot(6), &one, || ())).await.unwrap();
+    puts(&worker, session.address(), 6, &one).await;
     session.cut();
     let mut older = leader.greet(&joined(1)).await;
     // The depot may have closed by then.

@@ -3,7 +3,7 @@
 use sardana_protocol::checkpoint::placement::{homes, ranked};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId};
 
-use crate::site::{Place, Read, WORKER, authority, client, damage, names, pieces, snapshot, soon};
+use crate::site::{Place, Read, WORKER, authority, client, damage, names, pieces, reads, snapshot, soon};
 
 fn addresses(places: &[Place]) -> Vec<DepotAddress> {
     places.iter().map(|place| place.at).collect()
@@ -30,14 +30,9 @@ async fn a_share_is_written_where_it_should_be_and_read_from_anywhere() {
     let (first, second) = (ranked(*name, &ids)[0], ranked(*name, &ids)[1]);
     let of = |id: DepotId| places.iter().find(|place| place.at.depot == id).unwrap();
     damage(&of(first).folder.path().join("store"), bytes);
-    let mut read = Read::of(all.len());
-    let asked = names(&all);
-    soon(worker.read_pieces(&at, &asked, |index, bytes| read.take(index, bytes)))
-        .await
-        .unwrap();
-    read.assert_all_but(&all, &[]);
+    reads(&worker, &at, &all).await;
     of(second).server.close("it is gone").await;
-    let mut read = Read::of(all.len());
+    let (mut read, asked) = (Read::of(all.len()), names(&all));
     let error = soon(worker.read_pieces(&at, &asked, |index, bytes| read.take(index, bytes)))
         .await
         .unwrap_err();

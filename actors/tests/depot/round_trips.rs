@@ -2,29 +2,32 @@
 
 use sardana_actors::depot::DepotError;
 use sardana_actors::depot::limits::MAX_SNAPSHOTS;
-use sardana_protocol::checkpoint::{ManifestId, ManifestKey, PieceHash};
-use sardana_protocol::words::{Step, WorkerId};
+use sardana_protocol::checkpoint::PieceHash;
+use sardana_protocol::words::WorkerId;
 use sardana_storage::store::PinId;
 
-use crate::site::{Place, Read, WORKER, authority, client, encoded, manifest, names, pieces, snapshot, soon};
+use crate::site::{
+    Place, Read, WORKER, authority, bytes_of, client, encoded, gets, manifest, names, pieces, puts, snapshot, soon,
+    unknown_key,
+};
 
 #[tokio::test]
 async fn pieces_come_back_and_what_is_there_is_not_sent_again() {
     let authority = authority();
     let (place, worker) = (Place::new(&authority, 1), client(&authority, WORKER));
     let all = pieces(1, 150);
-    let bytes: u64 = all.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+    let bytes = bytes_of(&all);
     // A piece that is there twice is sent once.
     let mut twice = all.clone();
     twice.extend_from_slice(&all[..3]);
-    soon(worker.put(place.at, snapshot(5), &twice, || ())).await.unwrap();
+    puts(&worker, place.at, 5, &twice).await;
     assert_eq!(place.server.received(), bytes);
     assert!(place.store.pin(PinId::new(99), &names(&all)).is_empty(), "all are durable");
-    soon(worker.put(place.at, snapshot(6), &all, || ())).await.unwrap();
+    puts(&worker, place.at, 6, &all).await;
     assert_eq!(place.server.received(), bytes, "nothing was sent again");
     let new = pieces(2, 1);
     let mixed = [&all[..50], &new, &all[50..]].concat();
-    soon(worker.put(place.at, snapshot(7), &mixed, || ())).await.unwrap();
+    puts(&worker, place.at, 7, &mixed).await;
     assert_eq!(place.server.received(), bytes + new[0].1.len() as u64);
     let mut asked = names(&mixed);
     asked.insert(10, PieceHash::of(b"nobody has this"));
@@ -47,19 +50,15 @@ async fn more_pieces_than_fit_one_round_come_back_in_order() {
             (PieceHash::of(&bytes), bytes)
         })
         .collect();
-    soon(worker.put(place.at, snapshot(5), &many, || ())).await.unwrap();
-    let mut read = Read::of(many.len());
-    let names = names(&many);
-    let got = worker.get(place.at, &names, |index, bytes| read.take(index, bytes));
-    assert_eq!(soon(got).await.unwrap(), []);
-    read.assert_all_but(&many, &[]);
+    puts(&worker, place.at, 5, &many).await;
+    gets(&worker, place.at, &many).await;
 }
 
 #[tokio::test]
 async fn nothing_is_nothing() {
     let authority = authority();
     let (place, worker) = (Place::new(&authority, 1), client(&authority, WORKER));
-    soon(worker.put(place.at, snapshot(5), &[], || ())).await.unwrap();
+    puts(&worker, place.at, 5, &[]).await;
     let got = soon(worker.get(place.at, &[], |_, _| panic!("there is nothing"))).await;
     assert_eq!(got.unwrap(), []);
     assert_eq!(place.server.received(), 0);
@@ -70,16 +69,12 @@ async fn a_manifest_comes_back() {
     let authority = authority();
     let (place, worker) = (Place::new(&authority, 1), client(&authority, WORKER));
     let all = pieces(1, 20);
-    soon(worker.put(place.at, snapshot(5), &all, || ())).await.unwrap();
+    puts(&worker, place.at, 5, &all).await;
     let manifest = manifest(5, &all, 1, &[place.at.depot]);
     let stored = sardana_storage::manifest::stored(&manifest, encoded(&manifest), place.at.depot);
     let key = place.store.commit(&stored).unwrap();
     assert_eq!(soon(worker.manifest(place.at, key)).await.unwrap(), manifest);
-    let other = ManifestKey {
-        step: Step::new(5),
-        id: ManifestId::of(b"x"),
-    };
-    let error = soon(worker.manifest(place.at, other)).await.unwrap_err();
+    let error = soon(worker.manifest(place.at, unknown_key())).await.unwrap_err();
     assert!(matches!(error, DepotError::NotHere { .. }), "{error}");
 }
 
@@ -95,9 +90,9 @@ async fn who_is_not_named_gets_nothing() {
     assert_eq!(place.store.usage().pieces, 0);
     // From now on it is named, and the other one is not any more.
     let worker = client(&authority, WORKER);
-    soon(worker.put(place.at, snapshot(5), &all, || ())).await.unwrap();
+    puts(&worker, place.at, 5, &all).await;
     place.server.serve_only([WorkerId::new(8)], []);
-    soon(stranger.put(place.at, snapshot(5), &all, || ())).await.unwrap();
+    puts(&stranger, place.at, 5, &all).await;
     let error = soon(worker.get(place.at, &names(&all), |_, _| ())).await.unwrap_err();
     assert!(matches!(&error, DepotError::Refused { .. }), "{error}");
 }
@@ -136,8 +131,8 @@ async fn what_is_released_is_collected_and_what_is_not_stays() {
     let authority = authority();
     let (place, worker) = (Place::new(&authority, 1), client(&authority, WORKER));
     let (one, two) = (pieces(1, 5), pieces(2, 5));
-    soon(worker.put(place.at, snapshot(5), &one, || ())).await.unwrap();
-    soon(worker.put(place.at, snapshot(6), &two, || ())).await.unwrap();
+    puts(&worker, place.at, 5, &one).await;
+    puts(&worker, place.at, 6, &two).await;
     place.store.collect().unwrap();
     assert_eq!(place.store.usage().pieces, 10);
     place.server.release(snapshot(5));
@@ -145,7 +140,7 @@ async fn what_is_released_is_collected_and_what_is_not_stays() {
     assert_eq!(place.store.usage().pieces, 5);
     assert!(two.iter().all(|(name, bytes)| place.store.read(*name).unwrap() == *bytes));
     // Once more from the beginning.
-    soon(worker.put(place.at, snapshot(5), &one, || ())).await.unwrap();
+    puts(&worker, place.at, 5, &one).await;
     place.server.release(snapshot(9));
     place.store.collect().unwrap();
     assert_eq!(place.store.usage().pieces, 0);
@@ -157,10 +152,10 @@ async fn snapshots_that_nobody_releases_are_bounded() {
     let (place, worker) = (Place::new(&authority, 1), client(&authority, WORKER));
     let all = pieces(1, 1);
     for step in 0..MAX_SNAPSHOTS as u64 {
-        soon(worker.put(place.at, snapshot(step), &all, || ())).await.unwrap();
+        puts(&worker, place.at, step, &all).await;
     }
     let error = soon(worker.put(place.at, snapshot(1_000), &all, || ())).await.unwrap_err();
     assert!(error.to_string().contains("not released"), "{error}");
     place.server.release(snapshot(0));
-    soon(worker.put(place.at, snapshot(1_000), &all, || ())).await.unwrap();
+    puts(&worker, place.at, 1_000, &all).await;
 }

@@ -16,11 +16,10 @@ use sardana_protocol::limits::PIECE_BYTES;
 use sardana_storage::store::PinId;
 
 use crate::raw::{Answer, MOST, Raw, Request, WindowAt, offers, put};
-use crate::site::{LOOPBACK, PATIENCE, Place, Read, WORKER, authority, client, client_at, names, pieces, snapshot, soon};
-
-fn bytes_of(pieces: &[(PieceHash, Bytes)]) -> u64 {
-    pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum()
-}
+use crate::site::{
+    LOOPBACK, PATIENCE, Place, WORKER, authority, bytes_of, client, client_at, names, pieces, puts, reads, snapshot, soon,
+    until,
+};
 
 /// As long as a piece can be, none of them alike.
 fn long(seed: u8, count: u8) -> Vec<(PieceHash, Bytes)> {
@@ -74,15 +73,10 @@ async fn pieces_are_shown_to_a_depot_on_this_host_and_few_of_them_sent() {
             let seen = if seed == 1 && worth_it { bytes } else { 0 };
             // The second time nothing is wanted.
             for _ in 0..2 {
-                soon(worker.put(place.at, snapshot(5), &all, || ())).await.unwrap();
+                puts(worker, place.at, 5, &all).await;
                 assert_eq!((place.server.received(), place.server.seen()), (bytes, seen));
             }
-            let mut read = Read::of(all.len());
-            let (at, asked) = ([place.at], names(&all));
-            soon(sends.read_pieces(&at, &asked, |index, bytes| read.take(index, bytes)))
-                .await
-                .unwrap();
-            read.assert_all_but(&all, &[]);
+            reads(&sends, &[place.at], &all).await;
         }
     }
 }
@@ -209,10 +203,8 @@ async fn what_is_offered_in_several_rounds_is_shown_as_far_as_it_is_wanted() {
     let empty = (PieceHash::of(b""), Bytes::new());
     let all: Vec<_> = (0..9_000).map(small).chain([empty]).chain(long(1, 20)).collect();
     let sends = client_at(&authority, WORKER, (Patience::default(), Reach::Network));
-    soon(sends.put(place.at, snapshot(4), &all[..4_200], || ())).await.unwrap();
-    soon(client(&authority, WORKER).put(place.at, snapshot(5), &all, || ()))
-        .await
-        .unwrap();
+    puts(&sends, place.at, 4, &all[..4_200]).await;
+    puts(&client(&authority, WORKER), place.at, 5, &all).await;
     assert_eq!(place.server.seen(), bytes_of(&all[4_200..]));
     for (name, bytes) in &all {
         assert_eq!(place.store.read(*name).unwrap(), bytes[..]);
@@ -235,12 +227,7 @@ async fn a_writer_that_dies_while_it_shows_leaves_nothing_that_counts_as_durable
         assert_eq!(raw.hear().await, Answer::Seen);
     }
     assert_eq!(place.server.seen(), bytes_of(&all[..16]));
-    soon(async {
-        while place.server.received() < bytes_of(&all[..16]) {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    until(|| place.server.received() >= bytes_of(&all[..16])).await;
     raw.connection.close(0_u32.into(), b"it dies");
     let pin = PinId::new(99);
     assert_eq!(
@@ -248,8 +235,6 @@ async fn a_writer_that_dies_while_it_shows_leaves_nothing_that_counts_as_durable
         names(&all),
         "nothing was said to be durable"
     );
-    soon(client(&authority, WORKER).put(place.at, snapshot(5), &all, || ()))
-        .await
-        .unwrap();
+    puts(&client(&authority, WORKER), place.at, 5, &all).await;
     assert!(place.store.pin(pin, &names(&all)).is_empty());
 }

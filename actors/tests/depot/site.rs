@@ -12,10 +12,9 @@ use sardana_actors::depot::{Depots, Patience, Reach, Server};
 use sardana_net::environment::Environment;
 use sardana_net::quic::{Purpose, bind_server};
 use sardana_net::trust::{Authority, Role, RotatingCredentials};
-use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, PieceHash, Placing};
-use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
+use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, ManifestId, ManifestKey, PieceHash, Placing};
+use sardana_protocol::samples;
 use sardana_protocol::snapshot::SnapshotId;
-use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, Step, WorkerId};
 use sardana_storage::manifest;
 use sardana_storage::store::{SEGMENTS_FOLDER, Store};
@@ -119,6 +118,41 @@ pub(crate) fn names(pieces: &[(PieceHash, Bytes)]) -> Vec<PieceHash> {
     pieces.iter().map(|(name, _)| *name).collect()
 }
 
+pub(crate) fn bytes_of(pieces: &[(PieceHash, Bytes)]) -> u64 {
+    pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum()
+}
+
+/// A depot takes these pieces of the snapshot at this step.
+pub(crate) async fn puts(worker: &Depots, at: DepotAddress, step: u64, pieces: &[(PieceHash, Bytes)]) {
+    soon(worker.put(at, snapshot(step), pieces, || ())).await.unwrap();
+}
+
+/// A depot gives all of these, as they should be.
+pub(crate) async fn gets(worker: &Depots, at: DepotAddress, pieces: &[(PieceHash, Bytes)]) {
+    let (mut read, asked) = (Read::of(pieces.len()), names(pieces));
+    let got = worker.get(at, &asked, |index, bytes| read.take(index, bytes));
+    assert_eq!(soon(got).await.unwrap(), []);
+    read.assert_all_but(pieces, &[]);
+}
+
+/// All of these are had from some of these depots, as they should be.
+pub(crate) async fn reads(worker: &Depots, at: &[DepotAddress], pieces: &[(PieceHash, Bytes)]) {
+    let (mut read, asked) = (Read::of(pieces.len()), names(pieces));
+    let reading = worker.read_pieces(at, &asked, |index, bytes| read.take(index, bytes));
+    soon(reading).await.unwrap();
+    read.assert_all_but(pieces, &[]);
+}
+
+/// Waits until `is_so`.
+pub(crate) async fn until(is_so: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(waiting).await;
+}
+
 /// What was read, by index.
 #[derive(Default)]
 pub(crate) struct Read(Vec<Option<Vec<u8>>>);
@@ -149,36 +183,23 @@ pub(crate) const PLACING: Placing = Placing {
 };
 
 pub(crate) fn manifest(step: u64, pieces: &[(PieceHash, Bytes)], replicas: u32, depots: &[DepotId]) -> Manifest {
-    let hash = StateHash::of(b"x");
     Manifest {
-        run: JOB,
         snapshot: snapshot(step),
-        identity: JobIdentity {
-            spec: JobSpec {
-                name: "x".to_owned(),
-                seed: 1,
-                shards: 8,
-                steps: Step::new(100),
-                samples: 64,
-                batch: 16,
-                order: Order::Exact,
-            },
-            state_zero: hash,
-            fingerprint: Fingerprint {
-                program: hash,
-                tensors: hash,
-                processor: "x".to_owned(),
-                device: "cpu".to_owned(),
-                libraries: "l".to_owned(),
-                probe: hash,
-            },
-        },
         description: Vec::new(),
         pieces: names(pieces),
-        bytes: pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum(),
+        bytes: bytes_of(pieces),
         replicas,
         depots: depots.to_vec(),
         placing: PLACING,
+        ..samples::manifest(JOB)
+    }
+}
+
+/// The key of a manifest that no depot has.
+pub(crate) fn unknown_key() -> ManifestKey {
+    ManifestKey {
+        step: Step::new(5),
+        id: ManifestId::of(b"x"),
     }
 }
 

@@ -8,7 +8,8 @@ use sardana_protocol::messages::Greeting;
 use sardana_storage::private::Existing;
 
 use super::log::Log;
-use super::site::{JOB, Site, greeted, invitation};
+use super::raw::{JOB, LOOPBACK, Site};
+use super::site::{greeted, invitation};
 
 #[tokio::test]
 async fn an_invited_process_gets_a_certificate_of_the_role_and_is_welcome() {
@@ -141,7 +142,7 @@ async fn the_addresses_are_tried_in_order() {
     let site = Site::new().await;
     let mut join = site.join_file(Role::Worker, 1);
     // A socket that is held but never read: no answer comes.
-    let silent = std::net::UdpSocket::bind(super::site::LOOPBACK).unwrap();
+    let silent = std::net::UdpSocket::bind(LOOPBACK).unwrap();
     join.coordinators.insert(0, silent.local_addr().unwrap());
     let enrolled = enrol(&join, Role::Worker).await.unwrap();
     assert_eq!(enrolled.coordinator.found(), site.coordinator.address());

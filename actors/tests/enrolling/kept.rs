@@ -10,7 +10,8 @@ use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_storage::private::Existing;
 
 use super::log::Log;
-use super::site::{Site, greeted};
+use super::raw::Site;
+use super::site::greeted;
 
 struct Holder {
     place: tempfile::TempDir,

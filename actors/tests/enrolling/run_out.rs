@@ -1,23 +1,21 @@
 //! Certificates that ran out while there was no coordinator: their holders get back in, and no other process does. That much time has passed is
 //! shown by certificates that were made long ago.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use sardana_actors::agent::{self, AgentConfig, Output};
+use sardana_actors::agent::AgentConfig;
 use sardana_actors::depot::{self, DepotConfig};
-use sardana_actors::worker::{self, JoinError, WorkerError};
+use sardana_actors::worker::{JoinError, WorkerError};
 use sardana_net::enrol::{RenewError, renew_run_out};
 use sardana_net::environment::Environment;
 use sardana_net::trust::{Authority, Clock, Credentials, Role, RotatingCredentials};
 use sardana_protocol::membership::{CheckpointEvent, JobEvent, WorkerEvent};
 use sardana_protocol::words::{JobId, WorkerId};
 use sardana_storage::private::{Missing, PrivateFolder};
-use tokio::time::timeout;
 
+use super::bystanders::{bystander, run};
 use super::log::Log;
-use super::renewed::{a_worker, until};
-use super::site::{JOB, LOOPBACK, PATIENCE, Site};
+use super::raw::{JOB, LOOPBACK, Site, believing, soon, start_agent, until};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -45,23 +43,6 @@ impl Shared {
     }
 }
 
-fn agent_with(rotating: &RotatingCredentials, site: &Site) -> AgentConfig {
-    AgentConfig {
-        credentials: rotating.clone(),
-        coordinator: site.coordinator.address().into(),
-        listen: LOOPBACK,
-        advertise: None,
-        host: "here".to_owned(),
-        output: Output::Inherit,
-        program: PathBuf::from("true"),
-        arguments: vec![],
-        environment: vec![],
-        checkpoint_dir: None,
-        workers: 0,
-        restarts: 0,
-    }
-}
-
 fn is_new(rotating: &RotatingCredentials, old: &Credentials) -> bool {
     rotating.current().certificate() != old.certificate()
 }
@@ -72,9 +53,9 @@ async fn a_worker_whose_certificate_has_run_out_is_renewed_and_welcome() {
     let mut site = Site::of(shared.authority()).await;
     let old = shared.old(Role::Worker, 1, 3 * HOUR);
     let rotating = RotatingCredentials::from(&old);
-    let (config, driver, outbox, _failure, failures) = a_worker(&rotating, &site);
-    let running = tokio::spawn(worker::run(config, driver, outbox, failures));
-    let joined = timeout(PATIENCE, site.events.recv()).await.unwrap().unwrap();
+    let (_failure, running) = run(bystander(&rotating, site.coordinator.address()));
+    let running = tokio::spawn(running);
+    let joined = site.event().await;
     assert!(matches!(joined, JobEvent::Worker(WorkerEvent::Joined { .. })), "{joined:?}");
     assert!(is_new(&rotating, &old) && !running.is_finished());
     assert_eq!(rotating.current().identity(), old.identity());
@@ -89,7 +70,12 @@ async fn agents_and_depots_get_back_in_after_a_day() {
     // They are connected when the coordinator goes.
     let fresh = |role, id| RotatingCredentials::from(site.authority.issue(role, id).unwrap());
     let (agent_rotating, depot_rotating) = (fresh(Role::Agent, 2), fresh(Role::Checkpoint, 3));
-    let (_agent, _told) = agent::start(agent_with(&agent_rotating, &site)).await.unwrap();
+    let agent = AgentConfig {
+        credentials: agent_rotating.clone(),
+        workers: 0,
+        ..site.agent("true", &[])
+    };
+    let (_agent, _told) = start_agent(agent).await.unwrap();
     let depot = depot::start(DepotConfig {
         folder: place.path().join("depot"),
         credentials: depot_rotating.clone(),
@@ -105,12 +91,12 @@ async fn agents_and_depots_get_back_in_after_a_day() {
     let now = std::time::SystemTime::now();
     agent_rotating.replace(agents.clone(), now).unwrap();
     depot_rotating.replace(depots.clone(), now).unwrap();
-    let mut site = Site::again(shared.authority(), address).await;
-    until(|| is_new(&agent_rotating, &agents), "the agent's is renewed").await;
-    until(|| is_new(&depot_rotating, &depots), "the depot's is renewed").await;
+    let mut site = Site::again(|| shared.authority(), address).await;
+    until(|| is_new(&agent_rotating, &agents)).await;
+    until(|| is_new(&depot_rotating, &depots)).await;
     let worker = RotatingCredentials::from(site.authority.issue(Role::Worker, 1).unwrap());
-    let (config, driver, outbox, _failure, failures) = a_worker(&worker, &site);
-    let _running = tokio::spawn(worker::run(config, driver, outbox, failures));
+    let (_failure, running) = run(bystander(worker, site.coordinator.address()));
+    let _running = tokio::spawn(running);
     let came = async {
         loop {
             if let JobEvent::Checkpoint(CheckpointEvent::DepotCame { .. }) = site.events.recv().await.unwrap() {
@@ -118,7 +104,7 @@ async fn agents_and_depots_get_back_in_after_a_day() {
             }
         }
     };
-    timeout(PATIENCE, came).await.expect("the depot is there");
+    soon(came).await;
     depot.end().await;
 }
 
@@ -131,13 +117,6 @@ async fn refused(site: &Site, credentials: &Credentials) -> String {
         RenewError::Refused { reason, .. } => reason,
         error @ RenewError::Again { .. } => panic!("expected a refusal, found: {error}"),
     }
-}
-
-/// These credentials, with the site's authority believed.
-fn believing(credentials: &Credentials, site: &Site) -> Credentials {
-    let mut parts = serde_json::to_value(credentials).unwrap();
-    parts["authority"] = serde_json::to_value(site.authority.certificate().to_vec()).unwrap();
-    serde_json::from_value(parts).unwrap()
 }
 
 #[tokio::test]
@@ -188,10 +167,8 @@ async fn a_worker_that_is_not_renewed_ends_with_the_reason() {
     let shared = Shared::new();
     let site = Site::of(shared.authority()).await;
     let rotating = RotatingCredentials::from(shared.old(Role::Worker, 1, 5 * HOUR));
-    let (config, driver, outbox, _failure, failures) = a_worker(&rotating, &site);
-    let ended = timeout(PATIENCE, worker::run(config, driver, outbox, failures))
-        .await
-        .unwrap();
+    let (_failure, running) = run(bystander(&rotating, site.coordinator.address()));
+    let ended = soon(running).await;
     let Err(WorkerError::Join(error)) = ended else {
         panic!("{ended:?}")
     };

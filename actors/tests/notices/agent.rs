@@ -1,52 +1,36 @@
 //! An agent that heeds notices: its workers leave, the coordinator and every operator hear why, and they come back.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use sardana_actors::agent::notices::Service;
-use sardana_actors::agent::{self, Agent, AgentConfig, AgentEvent, Output};
-use sardana_actors::operator::Operator;
-use sardana_net::trust::Role;
+use sardana_actors::agent::{Agent, AgentConfig, AgentEvent};
 use sardana_protocol::notices::Cloud;
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
-use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::timeout;
 
 use super::cloud::{ACTION, FakeCloud, Kind};
-use super::raw::{LOOPBACK, Site};
-use super::{PATIENCE, config};
+use super::config;
+use super::raw::{Site, Told, soon, start_agent};
 
 struct Watching {
     agent: Agent,
-    events: UnboundedReceiver<AgentEvent>,
+    told: Told,
 }
 
 impl Watching {
     async fn start(site: &Site, cloud: &FakeCloud, script: &str, workers: u32) -> Self {
         let agent = AgentConfig {
-            credentials: site.authority.issue(Role::Agent, 1).unwrap().into(),
-            coordinator: site.coordinator.address().into(),
-            listen: LOOPBACK,
-            advertise: None,
-            host: "here".to_owned(),
-            output: Output::Inherit,
-            program: PathBuf::from("sh"),
-            arguments: vec!["-c".into(), script.into()],
-            environment: vec![],
-            checkpoint_dir: None,
             workers,
-            restarts: 0,
+            ..site.agent("sh", &["-c", script])
         };
-        let (mut agent, events) = agent::start(agent).await.unwrap();
+        let (mut agent, told) = start_agent(agent).await.unwrap();
         agent.watch(config(cloud, Service::Of(Cloud::Aws)));
-        Self { agent, events }
+        Self { agent, told }
     }
 
     /// The next event that is no word about notices.
     async fn next(&mut self) -> AgentEvent {
         loop {
-            let event = timeout(PATIENCE, self.events.recv()).await;
-            match event.expect("something happens in time").expect("the agent lives") {
+            match self.told.next().await {
                 AgentEvent::Notice(_) => {}
                 event => return event,
             }
@@ -74,8 +58,7 @@ impl Watching {
 }
 
 async fn operator_hears(site: &Site, expected: &str) {
-    let credentials = site.authority.issue(Role::Operator, 1).unwrap();
-    let mut operator = Operator::connect(&credentials, site.coordinator.address()).await.unwrap();
+    let mut operator = site.operator().await;
     let hearing = async {
         loop {
             let answer = operator.ask(&OperatorRequest::Status).await.unwrap();
@@ -87,7 +70,7 @@ async fn operator_hears(site: &Site, expected: &str) {
             }
         }
     };
-    timeout(PATIENCE, hearing).await.expect("it is told in time");
+    soon(hearing).await;
 }
 
 #[tokio::test]
@@ -146,9 +129,7 @@ async fn an_agent_that_is_away_can_be_asked_to_end() {
     cloud.interrupt("stop", Duration::from_secs(3));
     watching.ended(1).await;
     assert_eq!(watching.next().await, AgentEvent::Away);
-    timeout(PATIENCE, watching.agent.leave("SIGTERM"))
-        .await
-        .expect("nobody is left to wait for");
+    soon(watching.agent.leave("SIGTERM")).await;
 }
 
 #[tokio::test]

@@ -8,15 +8,14 @@ use std::process::{Command, Stdio};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
-use sardana_actors::agent::{AgentEvent, BUNDLE_VARIABLE, Bundle, Output, receive_bundle};
+use sardana_actors::agent::{BUNDLE_VARIABLE, Bundle, Output, receive_bundle};
 use sardana_net::trust::{Authority, Role};
 use sardana_net::wire::limits::BUNDLE_BYTES;
 use sardana_net::wire::write_frame_blocking;
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
-use tokio::time::timeout;
 
-use super::orders::{operator, start};
-use super::raw::{JOB, LOOPBACK, PATIENCE, Site};
+use super::orders::start;
+use super::raw::{JOB, LOOPBACK, PATIENCE, Site, soon};
 
 /// What a shell does that starts another process, and says so in `told`.
 fn starting(told: &Path, then: &str) -> String {
@@ -38,7 +37,7 @@ async fn started(told: &Path) -> Pid {
             }
         }
     };
-    timeout(PATIENCE, read).await.expect("it is started in time")
+    soon(read).await
 }
 
 /// Returns when the process has ended.
@@ -76,7 +75,7 @@ async fn a_worker_that_ends_or_is_killed_takes_along_what_it_has_started() {
         assert!(is_there(child), "{then}");
         std::fs::write(&go, "").unwrap();
         ended(child).await;
-        while !matches!(events.next().await, AgentEvent::Ended { .. }) {}
+        events.end().await;
         drop(agent);
     }
 }
@@ -87,19 +86,16 @@ async fn an_operator_that_kills_a_worker_kills_what_it_has_started() {
     let told = place.path().join("told");
     let site = Site::new().await;
     let (agent, mut events) = start(&site, &starting(&told, "exec sleep 1000"), 1, Output::Inherit).await;
-    let AgentEvent::Started { worker, .. } = events.next().await else {
-        panic!("a child is started");
-    };
+    let (worker, _) = events.started().await;
     let child = started(&told).await;
     // The shell does not join; the test does so in its name, as only workers that have joined can be named.
     let _joined = site.join(worker.get()).await;
-    let mut operator = operator(&site).await;
+    let mut operator = site.operator().await;
     let whom = worker.to_string();
     let answer = operator.ask(&OperatorRequest::Kill { whom }).await.unwrap();
     assert!(matches!(answer, OperatorAnswer::Done { .. }), "{answer:?}");
     ended(child).await;
-    let how = events.end().await;
-    assert_eq!(how, "signal 9");
+    assert_eq!(events.end().await, "signal 9");
     drop(agent);
 }
 

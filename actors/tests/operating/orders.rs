@@ -1,63 +1,28 @@
 //! What the coordinator orders of an agent, and how an agent leaves.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use sardana_actors::agent::limits::LEAVE_PATIENCE;
-use sardana_actors::agent::{self, Agent, AgentConfig, AgentEvent, Output};
+use sardana_actors::agent::{Agent, AgentConfig, AgentEvent, Output};
 use sardana_actors::operator::Operator;
-use sardana_net::trust::Role;
 use sardana_protocol::status::{JobStatus, OperatorAnswer, OperatorRequest};
-use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::log::Log;
-use super::raw::{LOOPBACK, PATIENCE, Site};
+use super::raw::{Site, Told, soon, start_agent};
 
 pub(crate) async fn start(site: &Site, script: &str, workers: u32, output: Output) -> (Agent, Told) {
     let config = AgentConfig {
-        credentials: site.authority.issue(Role::Agent, 1).unwrap().into(),
-        coordinator: site.coordinator.address().into(),
-        listen: LOOPBACK,
-        advertise: None,
-        host: "here".to_owned(),
         output,
-        program: PathBuf::from("sh"),
-        arguments: vec!["-c".into(), script.into()],
-        environment: vec![],
-        checkpoint_dir: None,
         workers,
         restarts: 1,
+        ..site.agent("sh", &["-c", script])
     };
-    let (agent, events) = agent::start(config).await.unwrap();
-    (agent, Told(events))
+    start_agent(config).await.unwrap()
 }
 
-pub(crate) struct Told(mpsc::UnboundedReceiver<AgentEvent>);
-
-impl Told {
-    pub(crate) async fn next(&mut self) -> AgentEvent {
-        let event = timeout(PATIENCE, self.0.recv()).await;
-        event.expect("something happens in time").expect("the agent lives")
-    }
-
-    /// How the next child ends.
-    pub(crate) async fn end(&mut self) -> String {
-        loop {
-            if let AgentEvent::Ended { how, .. } = self.next().await {
-                return how;
-            }
-        }
-    }
-}
-
-pub(crate) async fn operator(site: &Site) -> Operator {
-    let credentials = site.authority.issue(Role::Operator, 1).unwrap();
-    Operator::connect(&credentials, site.coordinator.address()).await.unwrap()
-}
-
-async fn status(operator: &mut Operator) -> JobStatus {
+pub(crate) async fn status(operator: &mut Operator) -> JobStatus {
     match operator.ask(&OperatorRequest::Status).await.unwrap() {
         OperatorAnswer::Status(status) => *status,
         other => panic!("expected a status, found {other:?}"),
@@ -70,12 +35,9 @@ async fn an_operator_starts_more_than_at_first() {
     let (agent, mut told) = start(&site, "exec sleep 1000", 2, Output::Inherit).await;
     let mut pids = Vec::new();
     for _ in 0..2 {
-        let AgentEvent::Started { pid, .. } = told.next().await else {
-            panic!("a child is started");
-        };
-        pids.push(pid);
+        pids.push(told.started().await.1);
     }
-    let mut operator = operator(&site).await;
+    let mut operator = site.operator().await;
     let children = loop {
         let status = status(&mut operator).await;
         if let Some(agent) = status.agents.first().filter(|agent| agent.children.len() == 2) {
@@ -94,7 +56,7 @@ async fn an_operator_starts_more_than_at_first() {
     );
     assert_eq!(told.next().await, AgentEvent::Grown { left: 5 });
     for _ in 0..3 {
-        assert!(matches!(told.next().await, AgentEvent::Started { .. }));
+        told.started().await;
     }
     drop(agent);
 }
@@ -113,18 +75,15 @@ async fn an_agent_whose_coordinator_is_gone_asks_its_children_itself() {
     drop(site);
     let leaving = tokio::spawn(async move { agent.leave("a test").await });
     assert_eq!(told.end().await, "exit code 0");
-    timeout(PATIENCE, leaving)
-        .await
-        .expect("it ends with its last child")
-        .unwrap();
+    soon(leaving).await.unwrap();
 }
 
 #[tokio::test]
 async fn children_that_do_not_leave_in_time_are_ended() {
     let site = Site::new().await;
     let (agent, mut told) = start(&site, "exec sleep 1000", 1, Output::Inherit).await;
-    assert!(matches!(told.next().await, AgentEvent::Started { .. }));
-    let mut operator = operator(&site).await;
+    told.started().await;
+    let mut operator = site.operator().await;
     let leaving = tokio::spawn(async move { agent.leave("a test").await });
     let told_so = |status: &JobStatus| status.events.iter().any(|(_, words)| words.contains("here leaves: a test"));
     while !told_so(&status(&mut operator).await) {}
@@ -139,7 +98,7 @@ async fn children_that_do_not_leave_in_time_are_ended() {
 async fn a_child_that_ended_well_is_not_replaced() {
     let site = Site::new().await;
     let (_agent, mut told) = start(&site, "exit 0", 1, Output::Inherit).await;
-    assert!(matches!(told.next().await, AgentEvent::Started { .. }));
+    told.started().await;
     assert!(matches!(told.next().await, AgentEvent::Ended { .. }));
     assert_eq!(told.next().await, AgentEvent::Exhausted);
 }
@@ -150,9 +109,7 @@ async fn a_worker_that_stands_still_or_goes_on_is_logged_in_words() {
     let log = Log::new();
     let site = Site::new().await;
     let (agent, mut told) = start(&site, "exec sleep 1000", 1, Output::Inherit).await;
-    let AgentEvent::Started { worker, pid } = told.next().await else {
-        panic!("a child is started");
-    };
+    let (worker, pid) = told.started().await;
     let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
     for (signal, motion) in [(Signal::STOP, "motion=stands still "), (Signal::CONT, "motion=runs ")] {
         kill_process(pid, signal).unwrap();

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use sardana_actors::agent::{AgentError, AgentEvent, Colour, LogBounds, Output};
+use sardana_actors::agent::{AgentConfig, AgentError, AgentEvent, Colour, LogBounds, Output};
 
 use super::orders::start;
-use super::raw::Site;
+use super::raw::{Site, start_agent};
 
 fn prefixed(folder: &Path) -> Output {
     Output::Prefixed {
@@ -52,21 +52,11 @@ async fn a_folder_that_is_none_is_named_before_anything_starts() {
     let site = Site::new().await;
     let file = tempfile::NamedTempFile::new().unwrap();
     for folder in [file.path().to_owned(), file.path().join("logs"), "/proc/logs".into()] {
-        let config = sardana_actors::agent::AgentConfig {
-            credentials: site.authority.issue(sardana_net::trust::Role::Agent, 1).unwrap().into(),
-            coordinator: site.coordinator.address().into(),
-            listen: super::raw::LOOPBACK,
-            advertise: None,
-            host: "here".to_owned(),
+        let config = AgentConfig {
             output: prefixed(&folder),
-            program: "true".into(),
-            arguments: vec![],
-            environment: vec![],
-            checkpoint_dir: None,
-            workers: 1,
-            restarts: 0,
+            ..site.agent("true", &[])
         };
-        let error = sardana_actors::agent::start(config).await.unwrap_err();
+        let error = start_agent(config).await.unwrap_err();
         assert!(matches!(error, AgentError::Output(_)), "{error}");
         let words = error.to_string();
         assert!(

@@ -5,14 +5,13 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use sardana_actors::coordinator::Records;
-use sardana_net::trust::{Authority, Role};
 use sardana_protocol::limits::MAX_AUXILIARY;
 use sardana_protocol::membership::{GenerationEvent, JobEvent};
-use sardana_protocol::messages::{Greeting, WorkerHello};
+use sardana_protocol::messages::WorkerHello;
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest, Recording};
 
 use super::disk::Mounted;
-use super::raw::{JOB, Site, Wire, hello, worker};
+use super::raw::{Site, hello};
 
 const DISK_BYTES: u64 = 2 << 20;
 
@@ -38,14 +37,6 @@ fn talkative(id: u64) -> WorkerHello {
     }
 }
 
-async fn join(site: &Site, id: u64) -> Wire {
-    let mut wire = site.dial(Role::Worker, id).await;
-    wire.say(&worker(talkative(id))).await;
-    let greeting = wire.hear::<Greeting>().await.unwrap();
-    assert!(matches!(greeting, Some(Greeting::Joined { .. })), "{greeting:?}");
-    wire
-}
-
 async fn recording(site: &Site) -> Recording {
     match site.coordinator.steering().ask(OperatorRequest::Status).await.unwrap() {
         OperatorAnswer::Status(status) => status.recording,
@@ -65,10 +56,10 @@ async fn a_record_that_a_full_disk_stopped_goes_on_when_there_is_room() {
     let (records, found, _) = Records::open(&path).unwrap();
     assert_eq!(found, None);
     fill(&filler);
-    let mut site = Site::that_records(Authority::new(JOB).unwrap(), Some(records)).await;
+    let mut site = Site::that_records(records).await;
     assert_eq!(recording(&site).await, Recording::On);
 
-    let _first = join(&site, 1).await;
+    let _first = site.join_with(talkative(1)).await;
     let reason = loop {
         match site.event().await {
             JobEvent::NotRecorded { reason } => break reason,
@@ -83,7 +74,7 @@ async fn a_record_that_a_full_disk_stopped_goes_on_when_there_is_room() {
     }
 
     // The job goes on meanwhile.
-    let _second = join(&site, 2).await;
+    let _second = site.join_with(talkative(2)).await;
     let generation = loop {
         match site.event().await {
             JobEvent::Generation(GenerationEvent::Forming { generation, .. }) => break generation,

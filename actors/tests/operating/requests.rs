@@ -6,24 +6,11 @@ use sardana_net::trust::{Authority, Role};
 use sardana_protocol::limits::{MAX_WORKERS, WIRE_VERSION};
 use sardana_protocol::membership::{GenerationEvent, JobEvent, WorkerEvent};
 use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, Greeting, Hello};
-use sardana_protocol::status::Stage;
-use sardana_protocol::status::{JobStatus, OperatorAnswer, OperatorRequest};
+use sardana_protocol::status::{JobStatus, OperatorAnswer, OperatorRequest, Stage};
 use sardana_protocol::words::{JobId, Step, WorkerId};
-use tokio::time::timeout;
 
-use super::raw::{JOB, PATIENCE, Site, Wire, hello, worker};
-
-async fn operator(site: &Site) -> Operator {
-    let credentials = site.authority.issue(Role::Operator, 1).unwrap();
-    Operator::connect(&credentials, site.coordinator.address()).await.unwrap()
-}
-
-async fn status(operator: &mut Operator) -> JobStatus {
-    match operator.ask(&OperatorRequest::Status).await.unwrap() {
-        OperatorAnswer::Status(status) => *status,
-        other => panic!("expected a status, found {other:?}"),
-    }
-}
+use super::orders::status;
+use super::raw::{JOB, Site, Wire, exited, hello, soon, worker};
 
 async fn done(operator: &mut Operator, request: OperatorRequest) -> String {
     match operator.ask(&request).await.unwrap() {
@@ -50,13 +37,12 @@ fn kill(whom: &str) -> OperatorRequest {
 /// An agent on `host` with these children.
 async fn agent(site: &Site, id: u64, host: &str, children: &[u64]) -> Wire {
     let mut wire = site.dial(Role::Agent, id).await;
-    let hello = AgentHello {
+    let hello = Hello::Agent(AgentHello {
         job: JOB,
         host: host.to_owned(),
         children: children.iter().copied().map(WorkerId::new).collect(),
-    };
-    wire.say(&Hello::Agent(hello)).await;
-    assert_eq!(wire.hear::<Greeting>().await.unwrap(), Some(Greeting::Welcome));
+    });
+    assert_eq!(wire.greeted(&hello).await, Greeting::Welcome);
     wire
 }
 
@@ -67,7 +53,7 @@ async fn order(agent: &mut Wire) -> AgentOrder {
 #[tokio::test]
 async fn a_job_without_workers_has_a_status() {
     let site = Site::new().await;
-    let mut operator = operator(&site).await;
+    let mut operator = site.operator().await;
     let status = status(&mut operator).await;
     assert_eq!(status.job, JOB);
     assert_eq!(status.spec, None);
@@ -92,7 +78,7 @@ async fn a_status_tells_workers_agents_and_what_happened() {
     let _first = site.join(1).await;
     let _second = site.join(2).await;
     while !matches!(site.event().await, JobEvent::Generation(GenerationEvent::Forming { .. })) {}
-    let mut operator = operator(&site).await;
+    let mut operator = site.operator().await;
     let status = status(&mut operator).await;
     assert_eq!(status.spec, Some(hello(1).identity.spec));
     assert_eq!(status.auxiliary, ["loss"]);
@@ -115,13 +101,7 @@ async fn a_status_tells_workers_agents_and_what_happened() {
     assert!(status.age >= status.events[0].0);
 
     // Its agent sees one end, and then is gone itself.
-    let exited = AgentMessage::ChildExited {
-        worker: WorkerId::new(2),
-        how: "signal 9".to_owned(),
-        tally: None,
-        restarting: false,
-    };
-    host.say(&exited).await;
+    host.say(&exited(2)).await;
     while !matches!(site.event().await, JobEvent::Worker(WorkerEvent::Lost { .. })) {}
     assert_eq!(
         self::status(&mut operator).await.agents[0].children,
@@ -137,7 +117,7 @@ async fn drain_names_whom_it_means() {
     let _agent = agent(&site, 5, "alpha", &[1]).await;
     let _first = site.join(1).await;
     let _second = site.join(2).await;
-    let mut operator = operator(&site).await;
+    let mut operator = site.operator().await;
     let what = done(&mut operator, drain("w0000000000000002")).await;
     assert!(what.contains("w0000000000000002"), "{what}");
     let what = done(&mut operator, drain("alpha")).await;
@@ -157,7 +137,7 @@ async fn kill_goes_to_the_workers_agent() {
     let mut alpha = agent(&site, 5, "alpha", &[1]).await;
     let _first = site.join(1).await;
     let _second = site.join(2).await;
-    let mut operator = operator(&site).await;
+    let mut operator = site.operator().await;
     done(&mut operator, kill("w0000000000000001")).await;
     let worker = WorkerId::new(1);
     assert_eq!(order(&mut alpha).await, AgentOrder::Kill { worker });
@@ -170,7 +150,7 @@ async fn kill_goes_to_the_workers_agent() {
 #[tokio::test]
 async fn scale_starts_where_the_fewest_are_and_drains_the_last() {
     let site = Site::new().await;
-    let mut operator = operator(&site).await;
+    let mut operator = site.operator().await;
     let scale = |workers| OperatorRequest::Scale { workers };
     for wrong in [0, MAX_WORKERS + 1] {
         let reason = refused(&mut operator, scale(wrong)).await;
@@ -210,7 +190,7 @@ async fn an_agent_that_leaves_gets_no_more_workers() {
             reason: "SIGTERM".to_owned(),
         })
         .await;
-    let mut operator = operator(&site).await;
+    let mut operator = site.operator().await;
     let told = |status: &JobStatus| status.events.iter().any(|(_, words)| words.contains("alpha leaves: SIGTERM"));
     while !told(&status(&mut operator).await) {}
     let reason = refused(&mut operator, OperatorRequest::Scale { workers: 3 }).await;
@@ -220,7 +200,7 @@ async fn an_agent_that_leaves_gets_no_more_workers() {
 #[tokio::test]
 async fn stop_ends_the_job_and_nothing_is_changed_afterwards() {
     let mut site = Site::new().await;
-    let mut operator = operator(&site).await;
+    let mut operator = site.operator().await;
     done(&mut operator, OperatorRequest::Stop).await;
     assert!(matches!(site.event().await, JobEvent::Failed { .. }));
     for request in [
@@ -274,13 +254,12 @@ async fn a_request_too_long_or_unreadable_ends_the_session_alone() {
         (garbage, "not the message expected here"),
     ] {
         let mut wire = site.dial(Role::Operator, 1).await;
-        wire.say(&Hello::Operator { job: JOB }).await;
-        assert_eq!(wire.hear::<Greeting>().await.unwrap(), Some(Greeting::Welcome));
+        assert_eq!(wire.greeted(&Hello::Operator { job: JOB }).await, Greeting::Welcome);
         wire.send.write_all(&bytes).await.unwrap();
         let why = wire.closed().await;
         assert!(why.contains(words), "{why}");
     }
-    let mut operator = operator(&site).await;
+    let mut operator = site.operator().await;
     let long = "x".repeat(2 * REQUEST_BYTES);
     let error = operator.ask(&drain(&long)).await.unwrap_err();
     assert!(error.to_string().contains("expected at most 4096"), "{error}");
@@ -292,7 +271,7 @@ async fn so_many_operators_and_no_more() {
     let site = Site::new().await;
     let mut operators = Vec::new();
     for _ in 0..MAX_OPERATORS {
-        operators.push(operator(&site).await);
+        operators.push(site.operator().await);
     }
     let credentials = site.authority.issue(Role::Operator, 99).unwrap();
     let error = Operator::connect(&credentials, site.coordinator.address()).await.unwrap_err();
@@ -316,7 +295,7 @@ async fn so_many_operators_and_no_more() {
 #[tokio::test]
 async fn who_asks_while_the_coordinator_ends_is_told_that_the_job_is_over() {
     let site = Site::new().await;
-    let mut operator = operator(&site).await;
+    let mut operator = site.operator().await;
     status(&mut operator).await;
     let ending = tokio::spawn(site.coordinator.end());
     let asking = async {
@@ -326,7 +305,7 @@ async fn who_asks_while_the_coordinator_ends_is_told_that_the_job_is_over() {
             }
         }
     };
-    let error = timeout(PATIENCE, asking).await.unwrap();
+    let error = soon(asking).await;
     assert!(matches!(error, OperatorError::Ended { .. }), "{error}");
     ending.await.unwrap();
 }

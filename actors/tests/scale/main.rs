@@ -13,6 +13,7 @@ mod worker;
 use phases::Phase;
 
 /// Most messages for each worker in a phase, both ways together, heartbeats not counted: what they are, and one or two more.
+const LOSE: u64 = 5;
 const JOIN: u64 = 8;
 const RESTORE: u64 = 3;
 const COMMIT: u64 = 5;
@@ -44,6 +45,11 @@ fn linear(phase: Phase, of_few: u64, of_many: u64) {
         few.bytes,
         many.bytes
     );
+}
+
+#[test]
+fn a_loss_of_one_of_many() {
+    linear(Phase::Lose, LOSE, LOSE);
 }
 
 #[test]

@@ -1,62 +1,46 @@
 //! An agent and its children: started, seen to end, replaced or not, and never left behind.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use sardana_actors::agent::{self, Agent, AgentConfig, AgentEvent, Output};
+use sardana_actors::agent::{Agent, AgentConfig, AgentEvent};
 use sardana_net::trust::{Authority, Credentials, Role};
 use sardana_protocol::membership::JobEvent;
 use sardana_protocol::messages::Greeting;
-use tokio::sync::mpsc;
-use tokio::time::timeout;
 
 use super::log::Log;
-use super::raw::{JOB, LOOPBACK, PATIENCE, Site, hello, worker};
+use super::raw::{JOB, Site, Told, hello, soon, start_agent, worker};
 
 /// An agent of `site` that runs `program`, and what it tells.
 async fn start(site: &Site, program: &str, arguments: &[&str], workers: u32, restarts: u32) -> (Agent, Told) {
     let config = AgentConfig {
-        credentials: site.authority.issue(Role::Agent, 1).unwrap().into(),
-        coordinator: site.coordinator.address().into(),
-        listen: LOOPBACK,
-        advertise: None,
-        host: "here".to_owned(),
-        output: Output::Inherit,
-        program: PathBuf::from(program),
-        arguments: arguments.iter().map(Into::into).collect(),
-        environment: vec![],
-        checkpoint_dir: None,
         workers,
         restarts,
+        ..site.agent(program, arguments)
     };
-    let (agent, events) = agent::start(config).await.unwrap();
-    (agent, Told(events))
+    start_agent(config).await.unwrap()
 }
 
-struct Told(mpsc::UnboundedReceiver<AgentEvent>);
-
-impl Told {
-    async fn next(&mut self) -> AgentEvent {
-        let event = timeout(PATIENCE, self.0.recv()).await;
-        event.expect("something happens in time").expect("the agent lives")
+/// How many were started and how each ended, until none is left.
+async fn until_exhausted(told: &mut Told) -> (usize, Vec<String>) {
+    let (mut started, mut ends) = (0, Vec::new());
+    loop {
+        match told.next().await {
+            AgentEvent::Started { .. } => started += 1,
+            AgentEvent::Ended { how, .. } | AgentEvent::NotStarted { reason: how } => ends.push(how),
+            AgentEvent::Exhausted => return (started, ends),
+            _other => {}
+        }
     }
+}
 
-    /// How many were started and how each ended, until none is left.
-    async fn until_exhausted(&mut self) -> (usize, Vec<String>) {
-        let (mut started, mut ends) = (0, Vec::new());
-        loop {
-            match self.next().await {
-                AgentEvent::Started { .. } => started += 1,
-                AgentEvent::Ended { how, .. } | AgentEvent::NotStarted { reason: how } => ends.push(how),
-                AgentEvent::Short { .. }
-                | AgentEvent::NoDepot { .. }
-                | AgentEvent::Grown { .. }
-                | AgentEvent::Notice(_)
-                | AgentEvent::Away
-                | AgentEvent::Back { .. }
-                | AgentEvent::JobOver => {}
-                AgentEvent::Exhausted => return (started, ends),
-            }
+/// Kills each that is started, until none is left.
+async fn killed_until_exhausted(told: &mut Told) {
+    loop {
+        match told.next().await {
+            AgentEvent::Started { pid, .. } => kill(pid),
+            AgentEvent::Exhausted => return,
+            _other => {}
         }
     }
 }
@@ -83,16 +67,14 @@ async fn gone(pid: u32) {
             tokio::task::yield_now().await;
         }
     };
-    timeout(PATIENCE, waiting).await.expect("the process ends with its agent");
+    soon(waiting).await;
 }
 
 #[tokio::test]
 async fn a_killed_child_is_replaced_and_dropping_the_agent_ends_the_last() {
     let site = Site::new().await;
     let (agent, mut told) = start(&site, "sleep", &["1000"], 1, 1).await;
-    let AgentEvent::Started { worker, pid } = told.next().await else {
-        panic!("a child is started");
-    };
+    let (worker, pid) = told.started().await;
     assert_eq!(agent.pid(worker), Some(pid));
     assert!(runs(pid));
     kill(pid);
@@ -101,9 +83,7 @@ async fn a_killed_child_is_replaced_and_dropping_the_agent_ends_the_last() {
     };
     assert_eq!(how, "signal 9");
     assert_eq!(agent.pid(worker), None);
-    let AgentEvent::Started { worker: next, pid } = told.next().await else {
-        panic!("a successor is started");
-    };
+    let (next, pid) = told.started().await;
     assert_ne!(worker, next, "an id is new with every incarnation");
     drop(agent);
     gone(pid).await;
@@ -120,7 +100,7 @@ async fn exit_codes_decide_who_is_replaced() {
     ];
     for (script, expected, words) in cases {
         let (_agent, mut told) = start(&site, "sh", &["-c", script], 2, 2).await;
-        let (started, ends) = told.until_exhausted().await;
+        let (started, ends) = until_exhausted(&mut told).await;
         assert_eq!(started, expected, "{script}");
         assert!(ends.iter().all(|how| how == words), "{script}: {ends:?}");
     }
@@ -137,14 +117,7 @@ async fn one_that_gives_up_among_others_is_told_of() {
         match told.next().await {
             AgentEvent::Short { left } => break left,
             AgentEvent::Started { .. } | AgentEvent::Ended { .. } => {}
-            other @ (AgentEvent::NotStarted { .. }
-            | AgentEvent::NoDepot { .. }
-            | AgentEvent::Grown { .. }
-            | AgentEvent::Exhausted
-            | AgentEvent::Notice(_)
-            | AgentEvent::Away
-            | AgentEvent::Back { .. }
-            | AgentEvent::JobOver) => panic!("{other:?}"),
+            other => panic!("{other:?}"),
         }
     };
     assert_eq!(short, 2);
@@ -155,7 +128,7 @@ async fn a_program_that_is_not_there_is_not_tried_again() {
     let site = Site::new().await;
     for program in ["/no/such/program", "/proc/version"] {
         let (_agent, mut told) = start(&site, program, &[], 2, 1_000).await;
-        let (started, ends) = told.until_exhausted().await;
+        let (started, ends) = until_exhausted(&mut told).await;
         assert_eq!((started, ends.len()), (0, 2));
         assert!(ends[0].contains(program) && ends[0].contains("give the path"), "{ends:?}");
     }
@@ -168,21 +141,7 @@ async fn the_end_of_the_job_ends_the_replacing() {
     site.coordinator.steering().request_stop();
     assert!(matches!(site.event().await, JobEvent::Failed { .. }));
     // However soon they end before the news has come, it comes.
-    loop {
-        match told.next().await {
-            AgentEvent::Started { pid, .. } => kill(pid),
-            AgentEvent::Exhausted => break,
-            AgentEvent::Ended { .. }
-            | AgentEvent::Short { .. }
-            | AgentEvent::Grown { .. }
-            | AgentEvent::NotStarted { .. }
-            | AgentEvent::NoDepot { .. }
-            | AgentEvent::Notice(_)
-            | AgentEvent::Away
-            | AgentEvent::Back { .. }
-            | AgentEvent::JobOver => {}
-        }
-    }
+    killed_until_exhausted(&mut told).await;
 }
 
 #[tokio::test]
@@ -191,24 +150,9 @@ async fn an_agent_that_comes_after_the_job_is_told_so() {
     site.coordinator.steering().request_stop();
     assert!(matches!(site.event().await, JobEvent::Failed { .. }));
     let mut late = site.dial(Role::Worker, 1).await;
-    late.say(&worker(hello(1))).await;
-    assert_eq!(late.hear::<Greeting>().await.unwrap(), Some(Greeting::Over));
+    assert_eq!(late.greeted(&worker(hello(1))).await, Greeting::Over);
     let (_agent, mut told) = start(&site, "sleep", &["1000"], 1, 100_000).await;
-    loop {
-        match told.next().await {
-            AgentEvent::Started { pid, .. } => kill(pid),
-            AgentEvent::Exhausted => break,
-            AgentEvent::Ended { .. }
-            | AgentEvent::Short { .. }
-            | AgentEvent::Grown { .. }
-            | AgentEvent::NotStarted { .. }
-            | AgentEvent::NoDepot { .. }
-            | AgentEvent::Notice(_)
-            | AgentEvent::Away
-            | AgentEvent::Back { .. }
-            | AgentEvent::JobOver => {}
-        }
-    }
+    killed_until_exhausted(&mut told).await;
 }
 
 #[tokio::test]
@@ -217,25 +161,15 @@ async fn an_agent_with_credentials_of_another_role_or_job_does_not_start() {
     let site = Site::new().await;
     let config = |credentials: Credentials| AgentConfig {
         credentials: credentials.into(),
-        coordinator: site.coordinator.address().into(),
-        listen: LOOPBACK,
-        advertise: None,
-        host: "here".to_owned(),
-        output: Output::Inherit,
-        program: PathBuf::from("true"),
-        arguments: vec![],
-        environment: vec![],
-        checkpoint_dir: None,
-        workers: 1,
-        restarts: 0,
+        ..site.agent("true", &[])
     };
     let worker = site.authority.issue(Role::Worker, 1).unwrap();
-    let error = agent::start(config(worker)).await.unwrap_err().to_string();
+    let error = start_agent(config(worker)).await.unwrap_err().to_string();
     assert!(error.contains("credentials of its own role"), "{error}");
     log.refused(&["a hello under a false name", "peer=worker w0000000000000001"])
         .await;
     let stranger = Authority::new(JOB).unwrap().issue(Role::Agent, 1).unwrap();
-    let error = agent::start(config(stranger)).await.unwrap_err().to_string();
+    let error = start_agent(config(stranger)).await.unwrap_err().to_string();
     assert!(error.contains("another job"), "{error}");
     log.refused(&["a connection was refused", "another job"]).await;
     log.nothing_more();

@@ -3,22 +3,22 @@
 use std::time::{Duration, SystemTime};
 
 use sardana_net::quic::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE};
-use sardana_net::quic::{Purpose, bind_client, connect, explain};
+use sardana_net::quic::{Purpose, bind_client, connect};
 use sardana_net::trust::{Authority, Clock, Credentials, Moment, PeerIdentity, Role};
 use sardana_protocol::limits::WIRE_VERSION;
 use sardana_protocol::words::JobId;
 use sardana_storage::private::{Missing, PrivateFolder};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::log::Log;
-use super::raw::{JOB, PATIENCE, Site};
+use super::raw::{JOB, Site, believing, closed, soon};
 
 /// What a client is told that dials with these credentials.
 async fn told(site: &Site, credentials: &Credentials) -> String {
     let address = site.coordinator.address();
     let endpoint = bind_client(credentials, Purpose::Control, address).unwrap();
     match connect(&endpoint, address, PeerIdentity::coordinator(JOB), CONNECT_DEADLINE).await {
-        Ok(connection) => explain(&timeout(PATIENCE, connection.closed()).await.unwrap()),
+        Ok(connection) => closed(&connection).await,
         Err(error) => error.to_string(),
     }
 }
@@ -84,13 +84,6 @@ async fn a_certificate_of_another_job_is_no_good() {
     log.nothing_more();
 }
 
-/// These credentials, with the site's authority believed.
-fn believing(credentials: &Credentials, site: &Site) -> Credentials {
-    let mut parts = serde_json::to_value(credentials).unwrap();
-    parts["authority"] = serde_json::to_value(site.authority.certificate().to_vec()).unwrap();
-    serde_json::from_value(parts).unwrap()
-}
-
 /// Waits until the clock shows a later second.
 async fn next_second() {
     let now = || Moment::of(SystemTime::now());
@@ -100,7 +93,7 @@ async fn next_second() {
             tokio::task::yield_now().await;
         }
     };
-    timeout(PATIENCE, waiting).await.expect("the clock goes on");
+    soon(waiting).await;
 }
 
 #[tokio::test]

@@ -6,9 +6,8 @@ use sardana_net::quic::limits::{CONNECT_DEADLINE, FAIR_TIME};
 use sardana_net::quic::{Purpose, bind_client, bind_stranger, connect, explain};
 use sardana_net::trust::{PeerIdentity, Role};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
-use super::raw::{JOB, PATIENCE, Site};
+use super::raw::{JOB, Site, soon};
 
 /// Connections of one process that says nothing; so many more than may wait to be greeted.
 const SILENT: usize = 16;
@@ -29,7 +28,7 @@ async fn a_process_that_says_nothing_has_few_connections() {
     // Others are greeted meanwhile.
     site.join(1).await;
     for _ in 0..TOO_MANY {
-        let why = timeout(PATIENCE, closed.join_next()).await.unwrap().unwrap().unwrap();
+        let why = soon(closed.join_next()).await.unwrap().unwrap();
         assert!(why.contains("to be greeted"), "{why}");
     }
     // A client that comes later has been silent for less long.
@@ -51,7 +50,7 @@ async fn strangers_who_ask_for_nothing_make_way_for_one_more() {
     tokio::time::advance(FAIR_TIME).await;
     tokio::time::resume();
     let one_more = dial().await.unwrap();
-    let why = timeout(PATIENCE, crowd[0].closed()).await.unwrap();
+    let why = soon(crowd[0].closed()).await;
     assert!(
         matches!(&why, quinn::ConnectionError::ApplicationClosed(close) if close.error_code == COME_AGAIN),
         "{why}"

@@ -9,7 +9,7 @@ use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, WorkerId};
 
 use super::log::Log;
-use super::raw::{JOB, Site, agent, hello, worker};
+use super::raw::{JOB, Site, agent, exited, hello, worker};
 
 #[tokio::test]
 async fn a_hello_under_a_false_name_is_refused() {
@@ -151,8 +151,7 @@ async fn the_same_credentials_serve_one_process_at_a_time() {
     first.connection.close(0_u32.into(), b"lost");
     let mut again = loop {
         let mut wire = site.dial(Role::Worker, 1).await;
-        wire.say(&worker(hello(1))).await;
-        if matches!(wire.hear::<Greeting>().await.unwrap(), Some(Greeting::Joined { .. })) {
+        if matches!(wire.greeted(&worker(hello(1))).await, Greeting::Joined { .. }) {
             break wire;
         }
     };
@@ -186,12 +185,7 @@ async fn a_later_call_of_the_same_process_takes_the_place_of_one_that_looks_aliv
         },
         ..hello(1)
     };
-    let mut later = site.dial(Role::Worker, 1).await;
-    later.say(&worker(call(1, 5))).await;
-    assert!(matches!(
-        later.hear::<Greeting>().await.unwrap(),
-        Some(Greeting::Joined { .. })
-    ));
+    let mut later = site.join_with(call(1, 5)).await;
     assert!(first.closed().await.contains("a later connection"));
     while !matches!(site.event().await, JobEvent::Worker(WorkerEvent::Lost { .. })) {}
     while !matches!(site.event().await, JobEvent::Worker(WorkerEvent::Joined { .. })) {}
@@ -211,15 +205,8 @@ async fn a_worker_whose_end_was_seen_is_lost_once_and_does_not_come_back() {
     let log = Log::new();
     let mut site = Site::new().await;
     let mut agent = site.dial(Role::Agent, 5).await;
-    agent.say(&super::raw::agent(JOB)).await;
-    assert_eq!(agent.hear::<Greeting>().await.unwrap(), Some(Greeting::Welcome));
+    assert_eq!(agent.greeted(&super::raw::agent(JOB)).await, Greeting::Welcome);
     let ended = site.join(1).await;
-    let exited = |worker| AgentMessage::ChildExited {
-        worker: WorkerId::new(worker),
-        how: "signal 9".to_owned(),
-        tally: None,
-        restarting: false,
-    };
     // Its own child: a certificate is made for it.
     let certify = AgentMessage::Certify {
         worker: WorkerId::new(2),
@@ -253,16 +240,9 @@ async fn a_worker_whose_end_was_seen_is_lost_once_and_does_not_come_back() {
 async fn what_an_agent_says_of_a_worker_that_is_not_its_own_does_not_keep_it_out() {
     let mut site = Site::new().await;
     let mut agent = site.dial(Role::Agent, 5).await;
-    agent.say(&super::raw::agent(JOB)).await;
-    assert_eq!(agent.hear::<Greeting>().await.unwrap(), Some(Greeting::Welcome));
-    let exited = AgentMessage::ChildExited {
-        worker: WorkerId::new(2),
-        how: "signal 9".to_owned(),
-        tally: None,
-        restarting: false,
-    };
+    assert_eq!(agent.greeted(&super::raw::agent(JOB)).await, Greeting::Welcome);
     let _first = site.join(1).await;
-    agent.say(&exited).await;
+    agent.say(&exited(2)).await;
     // One message follows the other: it has been heard by then.
     let request = PendingKey::generate().unwrap().request().unwrap();
     agent.say(&AgentMessage::Renew { request }).await;

@@ -4,11 +4,13 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test waits for the events that it is about")]
 
 mod agents;
+mod bystanders;
 mod costs;
 mod crowds;
 mod depots;
 mod hellos;
 mod log;
+#[expect(dead_code, reason = "shared with other tests")]
 mod raw;
 mod rivals;
 mod workers;

@@ -1,23 +1,23 @@
-//! A coordinator, and control connections spoken by hand.
+//! A coordinator, agents, and control connections spoken by hand.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
-use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past, Records, Succession};
+use sardana_actors::agent::{self, Agent, AgentConfig, AgentError, AgentEvent, Output};
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, CoordinatorError, Past, Records, Succession};
+use sardana_actors::operator::Operator;
 use sardana_net::enrol::Registrar;
 use sardana_net::quic::limits::CONNECT_DEADLINE;
-use sardana_net::quic::{Purpose, bind_client, connect};
+use sardana_net::quic::{Purpose, bind_client, connect, explain};
 use sardana_net::trust::{Authority, Credentials, PeerIdentity, Role};
 use sardana_net::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_net::wire::{FrameError, read_frame, write_frame};
-use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::{Balance, JobEvent};
-use sardana_protocol::memory::GradientMemory;
-use sardana_protocol::messages::{AgentHello, Call, Greeting, Hello, Introduction, Standing, Tally, WorkerHello};
-use sardana_protocol::state::StateHash;
-use sardana_protocol::words::{Generation, Incarnation, JobId, Step, WorkerId};
+use sardana_protocol::messages::{AgentHello, AgentMessage, Greeting, Hello, WorkerHello};
+use sardana_protocol::samples;
+use sardana_protocol::words::{Incarnation, JobId, WorkerId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
@@ -27,11 +27,43 @@ pub(crate) const JOB: JobId = JobId::new([3; 16]);
 pub(crate) const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Nothing in these tests takes long; whatever has not happened by then never will.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A coordinator that waits for two workers.
+pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, work).await.expect("it happens in time")
+}
+
+/// Waits until `is_so`.
+pub(crate) async fn until(is_so: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(waiting).await;
+}
+
+/// A coordinator in its first life, which waits for two workers.
+pub(crate) fn config(registrar: &Arc<Registrar>) -> CoordinatorConfig {
+    CoordinatorConfig {
+        registrar: Arc::clone(registrar),
+        listen: LOOPBACK,
+        incarnation: Incarnation::new(1),
+        past: Past::None,
+        succession: Succession::Resume,
+        records: None,
+        min: 2,
+        expected: 2,
+        max: 8,
+        balance: Balance::default(),
+        saves: None,
+    }
+}
+
+/// Such a coordinator.
 pub(crate) struct Site {
     pub(crate) authority: Arc<Authority>,
+    pub(crate) registrar: Arc<Registrar>,
     pub(crate) coordinator: Coordinator,
     pub(crate) events: mpsc::UnboundedReceiver<JobEvent>,
 }
@@ -43,31 +75,30 @@ impl Site {
 
     /// The same, of this authority.
     pub(crate) async fn of(authority: Authority) -> Self {
-        Self::that_records(authority, None).await
+        Self::with(authority, |config| config).await.unwrap()
     }
 
     /// The same, with a job that is written down.
-    pub(crate) async fn that_records(authority: Authority, records: Option<Records>) -> Self {
+    pub(crate) async fn that_records(records: Records) -> Self {
+        let records = Some(records);
+        let site = Self::with(Authority::new(JOB).unwrap(), |config| CoordinatorConfig { records, ..config });
+        site.await.unwrap()
+    }
+
+    /// The same, but for what is changed.
+    pub(crate) async fn with(
+        authority: Authority,
+        change: impl FnOnce(CoordinatorConfig) -> CoordinatorConfig,
+    ) -> Result<Self, CoordinatorError> {
         let authority = Arc::new(authority);
-        let config = CoordinatorConfig {
-            registrar: Arc::new(Registrar::new(Arc::clone(&authority))),
-            listen: LOOPBACK,
-            incarnation: Incarnation::new(1),
-            past: Past::None,
-            succession: Succession::Resume,
-            records,
-            min: 2,
-            expected: 2,
-            max: 8,
-            balance: Balance::default(),
-            saves: None,
-        };
-        let (coordinator, events) = coordinator::start(config).await.unwrap();
-        Self {
+        let registrar = Arc::new(Registrar::new(Arc::clone(&authority)));
+        let (coordinator, events) = coordinator::start(change(config(&registrar))).await?;
+        Ok(Self {
             authority,
+            registrar,
             coordinator,
             events,
-        }
+        })
     }
 
     pub(crate) async fn dial(&self, role: Role, id: u64) -> Wire {
@@ -76,18 +107,30 @@ impl Site {
 
     /// A worker that is welcome.
     pub(crate) async fn join(&self, id: u64) -> Wire {
-        let mut wire = self.dial(Role::Worker, id).await;
-        wire.say(&worker(hello(id))).await;
-        assert!(matches!(
-            wire.hear::<Greeting>().await.unwrap(),
-            Some(Greeting::Joined { .. })
-        ));
+        self.join_with(hello(id)).await
+    }
+
+    /// The same, which says this.
+    pub(crate) async fn join_with(&self, hello: WorkerHello) -> Wire {
+        let mut wire = self.dial(Role::Worker, hello.worker.get()).await;
+        let greeting = wire.greeted(&worker(hello)).await;
+        assert!(matches!(greeting, Greeting::Joined { .. }), "{greeting:?}");
         wire
     }
 
+    /// See [`agent_config`].
+    pub(crate) fn agent(&self, program: &str, arguments: &[&str]) -> AgentConfig {
+        let credentials = self.authority.issue(Role::Agent, 1).unwrap();
+        agent_config(credentials, self.coordinator.address(), program, arguments)
+    }
+
+    pub(crate) async fn operator(&self) -> Operator {
+        let credentials = self.authority.issue(Role::Operator, 1).unwrap();
+        Operator::connect(&credentials, self.coordinator.address()).await.unwrap()
+    }
+
     pub(crate) async fn event(&mut self) -> JobEvent {
-        let event = timeout(PATIENCE, self.events.recv()).await;
-        event.expect("something happens in time").expect("the coordinator lives")
+        soon(self.events.recv()).await.expect("the coordinator lives")
     }
 }
 
@@ -118,24 +161,33 @@ impl Wire {
     }
 
     pub(crate) async fn hear<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
-        let heard = timeout(PATIENCE, read_frame(&mut self.receive, CONTROL_FRAME_BYTES));
-        heard.await.expect("an answer comes in time")
+        soon(read_frame(&mut self.receive, CONTROL_FRAME_BYTES)).await
+    }
+
+    /// Says `hello`, and returns the answer.
+    pub(crate) async fn greeted(&mut self, hello: &Hello) -> Greeting {
+        write_frame(&mut self.send, hello, HELLO_FRAME_BYTES).await.unwrap();
+        self.hear().await.unwrap().expect("an answer")
     }
 
     /// Says `hello`, and returns the reason for which it is refused.
     pub(crate) async fn refused(&mut self, hello: &Hello) -> String {
-        write_frame(&mut self.send, hello, HELLO_FRAME_BYTES).await.unwrap();
-        match self.hear().await.unwrap() {
-            Some(Greeting::Refused { reason }) => reason,
-            other => panic!("expected a refusal, found {other:?}"),
-        }
+        let greeting = self.greeted(hello).await;
+        let Greeting::Refused { reason } = greeting else {
+            panic!("expected a refusal, found {greeting:?}");
+        };
+        reason
     }
 
     /// Why the other end closed the connection.
     pub(crate) async fn closed(&self) -> String {
-        let closed = timeout(PATIENCE, self.connection.closed());
-        sardana_net::quic::explain(&closed.await.expect("it is closed in time"))
+        closed(&self.connection).await
     }
+}
+
+/// Why the other end closed a connection.
+pub(crate) async fn closed(connection: &Connection) -> String {
+    explain(&soon(connection.closed()).await)
 }
 
 pub(crate) fn agent(job: JobId) -> Hello {
@@ -146,59 +198,84 @@ pub(crate) fn agent(job: JobId) -> Hello {
     })
 }
 
+/// What an agent says of a child that was killed.
+pub(crate) fn exited(worker: u64) -> AgentMessage {
+    AgentMessage::ChildExited {
+        worker: WorkerId::new(worker),
+        how: "signal 9".to_owned(),
+        tally: None,
+        restarting: false,
+    }
+}
+
 pub(crate) fn worker(hello: WorkerHello) -> Hello {
     Hello::Worker(Box::new(hello))
 }
 
-pub(crate) fn identity() -> JobIdentity {
-    let hash = StateHash::of(b"x");
-    JobIdentity {
-        spec: JobSpec {
-            name: "test".to_owned(),
-            seed: 1,
-            shards: 4,
-            steps: Step::new(10),
-            samples: 64,
-            batch: 16,
-            order: Order::Exact,
-        },
-        state_zero: hash,
-        fingerprint: Fingerprint {
-            program: hash,
-            tensors: hash,
-            processor: "x86_64 avx2".to_owned(),
-            device: "cpu".to_owned(),
-            libraries: "one".to_owned(),
-            probe: hash,
-        },
+pub(crate) fn hello(id: u64) -> WorkerHello {
+    samples::hello(JOB, WorkerId::new(id))
+}
+
+/// An agent that runs one such child, and starts no other in its place.
+pub(crate) fn agent_config(
+    credentials: Credentials,
+    coordinator: SocketAddr,
+    program: &str,
+    arguments: &[&str],
+) -> AgentConfig {
+    AgentConfig {
+        credentials: credentials.into(),
+        coordinator: coordinator.into(),
+        listen: LOOPBACK,
+        advertise: None,
+        host: "here".to_owned(),
+        output: Output::Inherit,
+        program: program.into(),
+        arguments: arguments.iter().map(Into::into).collect(),
+        environment: vec![],
+        checkpoint_dir: None,
+        workers: 1,
+        restarts: 0,
     }
 }
 
-pub(crate) fn hello(id: u64) -> WorkerHello {
-    WorkerHello {
-        job: JOB,
-        worker: WorkerId::new(id),
-        identity: identity(),
-        introduction: Introduction {
-            generation: Generation::NONE,
-            incarnation: Incarnation::ZERO,
-            seat: None,
-            training: false,
-            standing: Standing {
-                step: Step::ZERO,
-                kept: vec![],
-                sum: None,
-                stop_at: None,
-                tally: Tally::default(),
-            },
-        },
-        shard_capacity: 4,
-        memory: GradientMemory::unbounded(1),
-        address: LOOPBACK,
-        auxiliary: vec!["loss".to_owned()],
-        call: Call {
-            process: [id as u8; 16],
-            count: 0,
-        },
+/// What an agent tells.
+#[derive(Debug)]
+pub(crate) struct Told(mpsc::UnboundedReceiver<AgentEvent>);
+
+/// Starts an agent.
+pub(crate) async fn start_agent(config: AgentConfig) -> Result<(Agent, Told), AgentError> {
+    let (agent, events) = agent::start(config).await?;
+    Ok((agent, Told(events)))
+}
+
+impl Told {
+    pub(crate) async fn next(&mut self) -> AgentEvent {
+        soon(self.0.recv()).await.expect("the agent lives")
     }
+
+    /// The next child that is started.
+    pub(crate) async fn started(&mut self) -> (WorkerId, u32) {
+        let event = self.next().await;
+        let AgentEvent::Started { worker, pid } = event else {
+            panic!("expected that a child is started, found {event:?}");
+        };
+        (worker, pid)
+    }
+
+    /// How the next child ends.
+    pub(crate) async fn end(&mut self) -> String {
+        loop {
+            if let AgentEvent::Ended { how, .. } = self.next().await {
+                return how;
+            }
+        }
+    }
+}
+
+/// These credentials, with the site's authority believed.
+pub(crate) fn believing(credentials: &Credentials, site: &Site) -> Credentials {
+    let mut parts = serde_json::to_value(credentials).unwrap();
+    parts["authority"] = serde_json::to_value(site.authority.certificate().to_vec()).unwrap();
+    serde_json::from_value(parts).unwrap()
 }

@@ -1,18 +1,16 @@
 //! Two coordinators of one job that meet: the one with the lower number is fenced, and only that one.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past, Succession};
 use sardana_net::enrol::Registrar;
 use sardana_net::trust::{Authority, Role};
-use sardana_protocol::membership::{Balance, JobEvent};
+use sardana_protocol::membership::JobEvent;
 use sardana_protocol::messages::{Greeting, Hello};
 use sardana_protocol::words::{Generation, Incarnation};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::timeout;
 
-use super::raw::{JOB, PATIENCE, Wire};
+use super::raw::{JOB, Wire, config, soon};
 
 /// A coordinator in its life `incarnation`, of the same authority as the others.
 async fn life(
@@ -20,18 +18,14 @@ async fn life(
     incarnation: u64,
     succession: Succession,
 ) -> (Coordinator, UnboundedReceiver<JobEvent>) {
+    let registrar = Arc::new(Registrar::new(Arc::clone(authority)));
     let config = CoordinatorConfig {
-        registrar: Arc::new(Registrar::new(Arc::clone(authority))),
-        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         incarnation: Incarnation::new(incarnation),
         past: Past::Unknown,
         succession,
-        records: None,
         min: 1,
         expected: 1,
-        max: 8,
-        balance: Balance::default(),
-        saves: None,
+        ..config(&registrar)
     };
     coordinator::start(config).await.unwrap()
 }
@@ -44,7 +38,7 @@ fn fenced(own: u64, by: u64) -> JobEvent {
 }
 
 async fn first(events: &mut UnboundedReceiver<JobEvent>) -> Option<JobEvent> {
-    timeout(PATIENCE, events.recv()).await.unwrap()
+    soon(events.recv()).await
 }
 
 /// Whichever of the two looks, it is the lower one that goes; and none fences itself.
@@ -80,8 +74,8 @@ async fn a_coordinator_that_asks_is_told_the_number() {
     let own = Generation::new(Incarnation::new(4), 0);
     for newest in [own, Generation::NONE, own.next(), own] {
         let mut wire = Wire::dial(&authority.issue(Role::Coordinator, 0).unwrap(), coordinator.address()).await;
-        wire.say(&Hello::Coordinator { job: JOB, newest }).await;
-        assert_eq!(wire.hear::<Greeting>().await.unwrap(), Some(Greeting::Leads { newest: own }));
+        let greeting = wire.greeted(&Hello::Coordinator { job: JOB, newest }).await;
+        assert_eq!(greeting, Greeting::Leads { newest: own });
         let fences = newest > own;
         assert_eq!(events.try_recv().ok(), fences.then(|| fenced(4, 4)), "{newest}");
     }

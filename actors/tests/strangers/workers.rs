@@ -1,60 +1,18 @@
 //! Workers whose coordinator is not there, is not theirs, or must hear their last words.
 
-use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
+use std::net::UdpSocket;
 
-use sardana_actors::coordinator::{self, CoordinatorConfig, CoordinatorError, Past, Succession};
-use sardana_actors::worker::{self, Ended, JoinError, ModelFailure, Sigterm, StepDriver, WorkerConfig, WorkerError};
-use sardana_collectives::layout::Layout;
-use sardana_net::enrol::Registrar;
+use sardana_actors::coordinator::{CoordinatorConfig, CoordinatorError};
+use sardana_actors::worker::{Ended, JoinError, WorkerConfig, WorkerError};
 use sardana_net::quic::{BindError, Purpose, bind_server};
-use sardana_net::trust::{Authority, Credentials, Role};
-use sardana_protocol::job::JobIdentity;
+use sardana_net::trust::{Authority, Role};
 use sardana_protocol::limits::MAX_TEXT_BYTES;
-use sardana_protocol::membership::{Balance, JobEvent, WorkerEvent};
-use sardana_protocol::memory::GradientMemory;
-use sardana_protocol::state::{Dtype, StatePieces, TensorSpec};
-use sardana_protocol::words::Incarnation;
-use tokio::time::timeout;
+use sardana_protocol::membership::{JobEvent, WorkerEvent};
+use sardana_protocol::samples;
 
+use super::bystanders::{bystander, run, run_with};
 use super::log::Log;
-use super::raw::{JOB, LOOPBACK, PATIENCE, Site, identity};
-
-/// Takes part without a model: nothing is ever computed here.
-async fn run(
-    credentials: Credentials,
-    coordinator: SocketAddr,
-) -> (ModelFailure, impl Future<Output = Result<Ended, WorkerError>>) {
-    let memory = GradientMemory::unbounded(32);
-    run_with(memory, identity(), credentials, coordinator).await
-}
-
-/// The same, of a worker whose gradient, of so many bytes with its count of samples, and memory are these.
-async fn run_with(
-    memory: GradientMemory,
-    identity: JobIdentity,
-    credentials: Credentials,
-    coordinator: SocketAddr,
-) -> (ModelFailure, impl Future<Output = Result<Ended, WorkerError>>) {
-    let elements = usize::try_from(memory.gradient / 8 - 1).unwrap();
-    let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F64, &[elements])], 0).unwrap();
-    let (driver, outbox) = StepDriver::new(&identity.spec, Arc::new(layout), None);
-    let (failure, failures) = ModelFailure::channel();
-    let config = WorkerConfig {
-        credentials: credentials.into(),
-        coordinator: coordinator.into(),
-        listen: LOOPBACK,
-        advertise: None,
-        shard_capacity: identity.spec.shards,
-        gradient_memory: memory.room,
-        pieces: Arc::new(StatePieces::new([24])),
-        description: bytes::Bytes::new(),
-        auxiliary: vec![],
-        sigterm: Sigterm::NotOurs,
-        identity,
-    };
-    (failure, worker::run(config, driver, outbox, failures))
-}
+use super::raw::{JOB, LOOPBACK, Site, soon};
 
 fn join_error(outcome: Result<Ended, WorkerError>) -> JoinError {
     match outcome {
@@ -69,7 +27,7 @@ async fn a_coordinator_that_is_not_there_is_looked_for_and_given_up() {
     let silent = UdpSocket::bind(LOOPBACK).unwrap();
     let address = silent.local_addr().unwrap();
     let worker = Authority::new(JOB).unwrap().issue(Role::Worker, 1).unwrap();
-    let (_failure, running) = run(worker, address).await;
+    let (_failure, running) = run(bystander(worker, address));
     let error = join_error(running.await);
     assert!(
         matches!(error, JoinError::NotThere { address: at, .. } if at == address),
@@ -87,8 +45,8 @@ async fn who_is_no_coordinator_of_this_job_is_not_trusted() {
     let site = Site::new().await;
     let address = site.coordinator.address();
     let stranger = Authority::new(JOB).unwrap().issue(Role::Worker, 1).unwrap();
-    let (_failure, running) = run(stranger, address).await;
-    let error = join_error(timeout(PATIENCE, running).await.unwrap());
+    let (_failure, running) = run(bystander(stranger, address));
+    let error = join_error(soon(running).await);
     assert!(error.to_string().contains("another job"), "{error}");
 
     // Another worker's address instead of the coordinator's.
@@ -101,8 +59,8 @@ async fn who_is_no_coordinator_of_this_job_is_not_trusted() {
         }
     });
     let own = site.authority.issue(Role::Worker, 1).unwrap();
-    let (_failure, running) = run(own, peer.local_addr().unwrap()).await;
-    let error = join_error(timeout(PATIENCE, running).await.unwrap());
+    let (_failure, running) = run(bystander(own, peer.local_addr().unwrap()));
+    let error = join_error(soon(running).await);
     assert!(matches!(error, JoinError::NotTrusted { .. }), "{error}");
     assert!(
         error.to_string().contains("see whether the address is the right one"),
@@ -116,8 +74,8 @@ async fn who_is_no_coordinator_of_this_job_is_not_trusted() {
 async fn an_agents_certificate_makes_no_worker() {
     let site = Site::new().await;
     let agent = site.authority.issue(Role::Agent, 1).unwrap();
-    let (_failure, running) = run(agent, site.coordinator.address()).await;
-    let error = join_error(timeout(PATIENCE, running).await.unwrap());
+    let (_failure, running) = run(bystander(agent, site.coordinator.address()));
+    let error = join_error(soon(running).await);
     assert!(matches!(error, JoinError::Refused { .. }), "{error}");
     assert!(error.to_string().contains("credentials of its own role"), "{error}");
 }
@@ -126,33 +84,34 @@ async fn an_agents_certificate_makes_no_worker() {
 #[tokio::test]
 async fn a_worker_whose_memory_can_never_do_hears_the_sizes() {
     const GIB: u64 = 1 << 30;
-    let mut job = identity();
+    let mut job = samples::identity();
     job.spec.shards = 4_096;
+    let run = |room: u64, credentials, coordinator| {
+        let config = WorkerConfig {
+            shard_capacity: 4_096,
+            gradient_memory: room * GIB,
+            identity: job.clone(),
+            ..bystander(credentials, coordinator)
+        };
+        run_with(config, usize::try_from(GIB / 8 - 1).unwrap())
+    };
     let log = Log::new();
     let mut site = Site::new().await;
     for (room, words) in [
         (64, ["K = 4096", "at most N = 8 workers", "512 GiB", "set fewer shards"]),
         (2, ["a gradient has 1 GiB", "needs 3 GiB", "has 2 GiB", "more memory"]),
     ] {
-        let memory = GradientMemory {
-            gradient: GIB,
-            room: room * GIB,
-        };
         let worker = site.authority.issue(Role::Worker, room).unwrap();
-        let (_failure, running) = run_with(memory, job.clone(), worker, site.coordinator.address()).await;
-        let error = join_error(timeout(PATIENCE, running).await.unwrap());
+        let (_failure, running) = run(room, worker, site.coordinator.address());
+        let error = join_error(soon(running).await);
         assert!(matches!(error, JoinError::Refused { .. }), "{error}");
         let error = error.to_string();
         assert!(words.iter().all(|word| error.contains(word)), "{error}");
         log.refused(&["a worker was refused", words[1]]).await;
     }
     // Eight like this one would do, and two are expected: they train, and an operator should know how.
-    let memory = GradientMemory {
-        gradient: GIB,
-        room: 600 * GIB,
-    };
     let worker = site.authority.issue(Role::Worker, 1).unwrap();
-    let (_failure, running) = run_with(memory, job, worker, site.coordinator.address()).await;
+    let (_failure, running) = run(600, worker, site.coordinator.address());
     let running = tokio::spawn(running);
     assert!(matches!(site.event().await, JobEvent::Worker(WorkerEvent::Joined { .. })));
     log.refused(&[
@@ -170,7 +129,7 @@ async fn the_last_words_of_a_failing_worker_arrive() {
     for attempt in 0..20 {
         let mut site = Site::new().await;
         let worker = site.authority.issue(Role::Worker, 1).unwrap();
-        let (failure, running) = run(worker, site.coordinator.address()).await;
+        let (failure, running) = run(bystander(worker, site.coordinator.address()));
         let running = tokio::spawn(running);
         assert!(matches!(site.event().await, JobEvent::Worker(WorkerEvent::Joined { .. })));
         // Longer than a message may be, and cut in the middle of a character.
@@ -183,7 +142,7 @@ async fn the_last_words_of_a_failing_worker_arrive() {
             }
         };
         assert!(reason.contains("the data are gone"), "{reason}");
-        let outcome = timeout(PATIENCE, running).await.unwrap().unwrap();
+        let outcome = soon(running).await.unwrap();
         assert!(matches!(outcome, Err(WorkerError::Model { reason }) if reason.len() <= MAX_TEXT_BYTES));
     }
 }
@@ -192,13 +151,13 @@ async fn the_last_words_of_a_failing_worker_arrive() {
 async fn the_last_orders_of_an_ending_coordinator_arrive() {
     let mut site = Site::new().await;
     let worker = site.authority.issue(Role::Worker, 1).unwrap();
-    let (_failure, running) = run(worker, site.coordinator.address()).await;
+    let (_failure, running) = run(bystander(worker, site.coordinator.address()));
     let running = tokio::spawn(running);
     assert!(matches!(site.event().await, JobEvent::Worker(WorkerEvent::Joined { .. })));
     site.coordinator.steering().request_stop();
     while !matches!(site.event().await, JobEvent::Failed { .. }) {}
     site.coordinator.end().await;
-    let outcome = timeout(PATIENCE, running).await.unwrap().unwrap();
+    let outcome = soon(running).await.unwrap();
     assert!(
         matches!(&outcome, Err(WorkerError::Dismissed { reason }) if reason.contains("stopped")),
         "{outcome:?}"
@@ -208,22 +167,11 @@ async fn the_last_orders_of_an_ending_coordinator_arrive() {
 #[tokio::test]
 async fn an_address_that_is_taken_is_named() {
     let site = Site::new().await;
-    let config = CoordinatorConfig {
-        registrar: Arc::new(Registrar::new(Arc::clone(&site.authority))),
-        listen: site.coordinator.address(),
-        incarnation: Incarnation::new(1),
-        past: Past::None,
-        succession: Succession::Resume,
-        records: None,
-        min: 1,
-        expected: 1,
-        max: 1,
-        balance: Balance::default(),
-        saves: None,
-    };
-    let error = coordinator::start(config).await.unwrap_err();
+    let listen = site.coordinator.address();
+    let again = Site::with(Authority::new(JOB).unwrap(), |config| CoordinatorConfig { listen, ..config });
+    let error = again.await.err().unwrap();
     assert!(
-        matches!(error, CoordinatorError::Bind(BindError::AddressInUse { address }) if address == site.coordinator.address()),
+        matches!(error, CoordinatorError::Bind(BindError::AddressInUse { address }) if address == listen),
         "{error}"
     );
     assert!(error.to_string().contains("choose another port"), "{error}");

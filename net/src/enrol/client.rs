@@ -100,17 +100,15 @@ pub fn enrol_on<'a>(
     join: &'a JoinFile,
     role: Role,
 ) -> BoxFuture<'a, Result<Enrolled, EnrolError>> {
-    Box::pin(enrol_once(environment, join, role))
-}
-
-async fn enrol_once(environment: &Environment, join: &JoinFile, role: Role) -> Result<Enrolled, EnrolError> {
-    is_for(join, role)?;
-    let errand = Errand::invited(environment, join, PendingKey::generate()?)?;
-    let (coordinator, credentials) = find(environment, join, &errand).await?;
-    Ok(Enrolled {
-        credentials,
-        coordinator,
-        kept: None,
+    Box::pin(async move {
+        is_for(join, role)?;
+        let errand = Errand::invited(environment, join, PendingKey::generate()?)?;
+        let (coordinator, credentials) = find(environment, join, &errand).await?;
+        Ok(Enrolled {
+            credentials,
+            coordinator,
+            kept: None,
+        })
     })
 }
 
@@ -122,7 +120,7 @@ async fn enrol_once(environment: &Environment, join: &JoinFile, role: Role) -> R
 /// # Errors
 /// See [`EnrolError`].
 pub fn enrol_kept<'a>(path: &'a Path, role: Role, keyring: &'a Keyring) -> BoxFuture<'a, Result<Enrolled, EnrolError>> {
-    Box::pin(enrol_with(path, role, keyring, Sought::Good))
+    Box::pin(enrol_with(path, role, keyring, false))
 }
 
 /// The same, when the coordinator does not take what the keyring has although it seems good here: the clocks differ.
@@ -130,31 +128,21 @@ pub fn enrol_kept<'a>(path: &'a Path, role: Role, keyring: &'a Keyring) -> BoxFu
 /// # Errors
 /// As [`enrol_kept`].
 pub fn enrol_anew<'a>(path: &'a Path, role: Role, keyring: &'a Keyring) -> BoxFuture<'a, Result<Enrolled, EnrolError>> {
-    Box::pin(enrol_with(path, role, keyring, Sought::New))
+    Box::pin(enrol_with(path, role, keyring, true))
 }
 
-/// Which credentials are sought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sought {
-    /// Any that are good, as far as is known here.
-    Good,
-    /// New ones.
-    New,
-}
-
-async fn enrol_with(path: &Path, role: Role, keyring: &Keyring, sought: Sought) -> Result<Enrolled, EnrolError> {
+async fn enrol_with(path: &Path, role: Role, keyring: &Keyring, anew: bool) -> Result<Enrolled, EnrolError> {
     let join = JoinFile::read_any(path)?;
     is_for(&join, role)?;
     let now = SystemTime::now();
     let mut held = keyring.hold(&join, Moment::of(now))?;
-    if sought == Sought::New {
+    if anew {
         held.forget();
     }
     let errand = held.errand(&join, join.is_good(path, Moment::of(now)), now)?;
     let (coordinator, credentials) = find(&Environment::Host, &join, &errand).await?;
-    match errand {
-        Errand::Show(_) => {}
-        Errand::Ask(_) => held.keep(&credentials, SystemTime::now())?,
+    if let Errand::Ask(_) = errand {
+        held.keep(&credentials, SystemTime::now())?;
     }
     Ok(Enrolled {
         credentials,
@@ -214,15 +202,7 @@ pub async fn answers(join: &JoinFile) -> Result<bool, BindError> {
             }
             Err(DialError::Connect(ConnectError::Busy { .. })) => return Ok(true),
             Err(DialError::Bind(error)) => return Err(error),
-            Err(DialError::Connect(
-                ConnectError::Unreachable { .. }
-                | ConnectError::Refused { .. }
-                | ConnectError::NotValidNow { .. }
-                | ConnectError::WrongPeer { .. }
-                | ConnectError::OtherProtocol { .. }
-                | ConnectError::Lost { .. }
-                | ConnectError::Local { .. },
-            )) => {}
+            Err(DialError::Connect(_)) => {}
         }
     }
     Ok(false)
@@ -238,16 +218,8 @@ async fn attempt(
         .await
         .map_err(|error| match error {
             DialError::Bind(error) => Attempt::Never(error.into()),
-            DialError::Connect(
-                error @ (ConnectError::Unreachable { .. } | ConnectError::Busy { .. } | ConnectError::Lost { .. }),
-            ) => Attempt::Again(error.to_string()),
-            DialError::Connect(
-                error @ (ConnectError::Refused { .. }
-                | ConnectError::NotValidNow { .. }
-                | ConnectError::WrongPeer { .. }
-                | ConnectError::OtherProtocol { .. }
-                | ConnectError::Local { .. }),
-            ) => Attempt::Never(EnrolError::NotTrusted(error)),
+            DialError::Connect(error) if error.may_pass() => Attempt::Again(error.to_string()),
+            DialError::Connect(error) => Attempt::Never(EnrolError::NotTrusted(error)),
         })?;
     let (key, asked) = match errand {
         Errand::Show(credentials) => {

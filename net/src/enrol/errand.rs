@@ -35,11 +35,18 @@ impl Errand {
 
     /// To ask for the certificate that follows `credentials`, which have run out or are about to.
     pub(super) fn renewal(environment: &Environment, credentials: &Credentials) -> Result<Self, AuthorityError> {
+        Ok(Self::Ask(Box::new(Asking::renewal(environment, credentials)?)))
+    }
+}
+
+impl Asking {
+    /// For the certificate that follows `credentials`.
+    pub(super) fn renewal(environment: &Environment, credentials: &Credentials) -> Result<Self, AuthorityError> {
         let key = PendingKey::of(credentials)?;
         let asked = EnrolRequest::RunOut {
             certificate: credentials.certificate().to_vec(),
             request: environment.signed(|| key.request())?,
         };
-        Ok(Self::Ask(Box::new(Asking { key, asked })))
+        Ok(Self { key, asked })
     }
 }

@@ -24,9 +24,11 @@ pub(super) struct Stranger {
 }
 
 /// Why there is no connection.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum DialError {
+    #[error(transparent)]
     Bind(BindError),
+    #[error(transparent)]
     Connect(ConnectError),
 }
 

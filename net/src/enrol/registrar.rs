@@ -25,29 +25,12 @@ pub struct Registrar {
     ids: Ids,
 }
 
-/// Where the ids of enrolled processes come from.
-enum Ids {
-    /// The system's randomness.
-    System,
-    /// The caller that made the registrar.
-    Given(Box<dyn Fn() -> u64 + Send + Sync>),
-}
+/// Where the ids of enrolled processes come from: the system's randomness, or the caller that made the registrar.
+struct Ids(Box<dyn Fn() -> Result<u64, getrandom::Error> + Send + Sync>);
 
 impl fmt::Debug for Ids {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::System => "System",
-            Self::Given(_) => "Given",
-        })
-    }
-}
-
-impl Ids {
-    fn draw(&self) -> Result<u64, EnrolRefusal> {
-        match self {
-            Self::System => getrandom::u64().map_err(|error| EnrolRefusal::Random(error.to_string())),
-            Self::Given(draw) => Ok(draw()),
-        }
+        f.write_str("Ids")
     }
 }
 
@@ -106,14 +89,14 @@ impl Registrar {
             authority,
             uses: Mutex::new(uses),
             gone: Mutex::default(),
-            ids: Ids::System,
+            ids: Ids(Box::new(getrandom::u64)),
         }
     }
 
     /// The same registrar, which gives the ids that `draw` draws; they must differ. For simulations, where one seed decides the ids.
     #[must_use]
     pub fn with_ids(mut self, draw: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
-        self.ids = Ids::Given(Box::new(draw));
+        self.ids = Ids(Box::new(move || Ok(draw())));
         self
     }
 
@@ -184,7 +167,7 @@ impl Registrar {
     /// their keys, and have the same id when they enrol again.
     fn id(&self, role: Role, key: KeyDigest) -> Result<u64, EnrolRefusal> {
         match role {
-            Role::Worker => self.ids.draw(),
+            Role::Worker => (self.ids.0)().map_err(|error| EnrolRefusal::Random(error.to_string())),
             Role::Agent | Role::Operator | Role::Checkpoint | Role::Coordinator => {
                 let hash = blake3::keyed_hash(&self.authority.derived_key(ID_CONTEXT), &key.bytes());
                 let mut id = [0; 8];

@@ -1,11 +1,12 @@
 //! The renewal of a certificate that has run out, or has by the coordinator's word: for a process that has no other way back.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 
-use super::exchange::{AskError, DialError, Stranger};
-use super::messages::EnrolRequest;
+use super::errand::Asking;
+use super::exchange::{AskError, Stranger};
 use crate::environment::Environment;
-use crate::trust::{PendingKey, RotatingCredentials};
+use crate::trust::RotatingCredentials;
 
 /// Why a certificate that has run out was not renewed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,33 +38,23 @@ pub async fn renew_run_out(
     rotating: &RotatingCredentials,
     address: SocketAddr,
 ) -> Result<(), RenewError> {
-    let again = |why: String| RenewError::Again { address, why };
-    let held = rotating.current();
-    let key = PendingKey::of(&held).map_err(|error| again(error.to_string()))?;
-    let asked = EnrolRequest::RunOut {
-        certificate: held.certificate().to_vec(),
-        request: environment
-            .signed(|| key.request())
-            .map_err(|error| again(error.to_string()))?,
+    let again = |why: &dyn Display| RenewError::Again {
+        address,
+        why: why.to_string(),
     };
-    let stranger = Stranger::dial(environment, held.authority(), rotating.job(), address)
-        .await
-        .map_err(|error| match error {
-            DialError::Bind(error) => again(error.to_string()),
-            DialError::Connect(error) => again(error.to_string()),
-        })?;
+    let held = rotating.current();
+    let Asking { key, asked } = Asking::renewal(environment, &held).map_err(|error| again(&error))?;
+    let dialled = Stranger::dial(environment, held.authority(), rotating.job(), address).await;
+    let stranger = dialled.map_err(|error| again(&error))?;
     let answered = stranger.ask(&asked).await;
     stranger.leave().await;
     let certificate = answered.map_err(|error| match error {
-        AskError::Again(why) => again(why),
+        AskError::Again(why) => again(&why),
         AskError::Refused(reason) => RenewError::Refused { address, reason },
     })?;
-    let credentials = key
-        .certified(&held.authority(), certificate)
-        .map_err(|error| again(error.to_string()))?;
-    rotating
-        .replace(credentials, environment.now())
-        .map_err(|error| again(error.to_string()))?;
+    let credentials = key.certified(&held.authority(), certificate).map_err(|error| again(&error))?;
+    let replaced = rotating.replace(credentials, environment.now());
+    replaced.map_err(|error| again(&error))?;
     tracing::info!(target: "sardana::event::renewed", who = %rotating.identity(), coordinator = %address, "a certificate that had run out is renewed");
     Ok(())
 }

@@ -92,6 +92,21 @@ pub enum ConnectError {
     },
 }
 
+impl ConnectError {
+    /// Whether another try may fare better although people have changed nothing: the right peer may be there by then.
+    #[must_use]
+    pub const fn may_pass(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Busy { .. } | Self::Lost { .. } => true,
+            Self::Refused { .. }
+            | Self::NotValidNow { .. }
+            | Self::WrongPeer { .. }
+            | Self::OtherProtocol { .. }
+            | Self::Local { .. } => false,
+        }
+    }
+}
+
 /// Which end's certificate an error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {

@@ -84,15 +84,12 @@ pub fn bind_server_on(
     purpose: Purpose,
     address: SocketAddr,
 ) -> Result<Endpoint, BindError> {
-    let config = EndpointConfig::default();
     bind_with(
         environment,
         credentials,
         purpose,
-        address,
-        Accepting::Yes,
-        SOCKET_BUFFER_BYTES,
-        config,
+        Some(Clients::Certified),
+        Local::at(address),
     )
 }
 
@@ -109,16 +106,11 @@ pub fn bind_coordinator(
     address: SocketAddr,
     resets: ResetKey,
 ) -> Result<Endpoint, BindError> {
-    let accepting = Accepting::Strangers;
-    bind_with(
-        environment,
-        credentials,
-        Purpose::Control,
-        address,
-        accepting,
-        SOCKET_BUFFER_BYTES,
-        resets.config(),
-    )
+    let local = Local {
+        config: resets.config(),
+        ..Local::at(address)
+    };
+    bind_with(environment, credentials, Purpose::Control, Some(Clients::Strangers), local)
 }
 
 /// An endpoint that dials `server` from any port: at loopback if the server is there, else at every address of this host.
@@ -145,16 +137,7 @@ pub fn bind_client_on(
     purpose: Purpose,
     server: SocketAddr,
 ) -> Result<Endpoint, BindError> {
-    let (address, config) = (SocketAddr::new(towards(server), 0), EndpointConfig::default());
-    bind_with(
-        environment,
-        credentials,
-        purpose,
-        address,
-        Accepting::No,
-        SOCKET_BUFFER_BYTES,
-        config,
-    )
+    bind_with(environment, credentials, purpose, None, Local::towards(server))
 }
 
 /// An endpoint without a certificate, to enrol: it dials the coordinator at `server`, whose job's authority is `authority`.
@@ -177,16 +160,7 @@ pub(crate) fn bind_stranger_on(
     server: SocketAddr,
 ) -> Result<Endpoint, BindError> {
     let client = crypto::stranger(environment, authority)?;
-    let (address, config) = (SocketAddr::new(towards(server), 0), EndpointConfig::default());
-    open(
-        environment,
-        address,
-        Purpose::Enrolment,
-        client,
-        None,
-        SOCKET_BUFFER_BYTES,
-        config,
-    )
+    open(environment, Purpose::Enrolment, client, None, Local::towards(server))
 }
 
 /// Where an endpoint that dials `server` is bound.
@@ -200,13 +174,27 @@ pub fn towards(server: SocketAddr) -> IpAddr {
     }
 }
 
-/// Whether an endpoint takes connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Accepting {
-    Yes,
-    /// Also of clients that want to enrol.
-    Strangers,
-    No,
+/// This end of an endpoint's connections.
+struct Local {
+    address: SocketAddr,
+    /// Of the socket's buffers.
+    wanted_bytes: usize,
+    config: EndpointConfig,
+}
+
+impl Local {
+    fn at(address: SocketAddr) -> Self {
+        Self {
+            address,
+            wanted_bytes: SOCKET_BUFFER_BYTES,
+            config: EndpointConfig::default(),
+        }
+    }
+
+    /// Any port from which `server` can be dialled.
+    fn towards(server: SocketAddr) -> Self {
+        Self::at(SocketAddr::new(towards(server), 0))
+    }
 }
 
 #[cfg(test)]
@@ -214,19 +202,14 @@ pub(super) fn bind(
     credentials: impl Into<RotatingCredentials>,
     purpose: Purpose,
     address: SocketAddr,
-    accepting: Accepting,
+    clients: Option<Clients>,
     wanted_bytes: usize,
 ) -> Result<Endpoint, BindError> {
-    let config = EndpointConfig::default();
-    bind_with(
-        &Environment::Host,
-        credentials,
-        purpose,
-        address,
-        accepting,
+    let local = Local {
         wanted_bytes,
-        config,
-    )
+        ..Local::at(address)
+    };
+    bind_with(&Environment::Host, credentials, purpose, clients, local)
 }
 
 /// An endpoint that takes control connections, or enrolments, and of each stream only so many bytes that it has not read: a peer that says
@@ -250,41 +233,35 @@ pub(crate) fn bind_narrow(
     Endpoint::server(config, address).map_err(|source| refused(address, source))
 }
 
+/// An endpoint that takes connections of these clients, if of any.
 fn bind_with(
     environment: &Environment,
     credentials: impl Into<RotatingCredentials>,
     purpose: Purpose,
-    address: SocketAddr,
-    accepting: Accepting,
-    wanted_bytes: usize,
-    config: EndpointConfig,
+    clients: Option<Clients>,
+    local: Local,
 ) -> Result<Endpoint, BindError> {
     let rotating = credentials.into();
     rotating.current().check().map_err(|error| BindError::Credentials {
         reason: error.to_string(),
     })?;
     let client = crypto::client(environment, &rotating, purpose)?;
-    let clients = match accepting {
-        Accepting::Yes => Some(Clients::Certified),
-        Accepting::Strangers => Some(Clients::Strangers),
-        Accepting::No => None,
-    };
-    let server = match clients {
-        Some(clients) => Some(crypto::server(environment, &rotating, purpose, clients)?),
-        None => None,
-    };
-    open(environment, address, purpose, client, server, wanted_bytes, config)
+    let server = clients.map(|clients| crypto::server(environment, &rotating, purpose, clients));
+    open(environment, purpose, client, server.transpose()?, local)
 }
 
 fn open(
     environment: &Environment,
-    address: SocketAddr,
     purpose: Purpose,
     client: QuicClientConfig,
     server: Option<QuicServerConfig>,
-    wanted_bytes: usize,
-    mut config: EndpointConfig,
+    local: Local,
 ) -> Result<Endpoint, BindError> {
+    let Local {
+        address,
+        wanted_bytes,
+        mut config,
+    } = local;
     let opened = Opened::on(environment, address, wanted_bytes).map_err(|source| refused(address, source))?;
     let Opened {
         socket,

@@ -69,16 +69,7 @@ pub fn is_refusal(error: &ConnectionError) -> bool {
 /// Whether the peer does not take this end's certificate, since it is not valid at this time by the peer's clock.
 #[must_use]
 pub fn is_run_out(error: &ConnectionError) -> bool {
-    match error {
-        ConnectionError::ConnectionClosed(close) => Alert::of(close.error_code) == Some(Alert::Expired),
-        ConnectionError::ApplicationClosed(_)
-        | ConnectionError::VersionMismatch
-        | ConnectionError::TransportError(_)
-        | ConnectionError::Reset
-        | ConnectionError::TimedOut
-        | ConnectionError::LocallyClosed
-        | ConnectionError::CidsExhausted => false,
-    }
+    matches!(error, ConnectionError::ConnectionClosed(close) if Alert::of(close.error_code) == Some(Alert::Expired))
 }
 
 /// The TLS alerts (RFC 8446, section 6) that tell the user what to do.

@@ -16,7 +16,7 @@ mod purpose;
 mod reset;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use connect::{AcceptError, ConnectError, REFUSED, Visitor, Whose, accept, connect, receive};
 pub(crate) use door::network;

@@ -26,16 +26,8 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     validity: Duration,
     clock: Clock,
-    lengths: Lengths,
-}
-
-/// How long certificates are that are alike but for their keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lengths {
-    /// As it comes.
-    Any,
-    /// All the same.
-    Even,
+    /// Whether certificates that are alike but for their keys are equally long.
+    even: bool,
 }
 
 /// Why no certificate could be made. The caller gives up: the system has no randomness or no clock.
@@ -81,7 +73,7 @@ impl Authority {
             issuer: Issuer::new(params, key),
             validity: CERTIFICATE_VALIDITY,
             clock: Clock::Host,
-            lengths: Lengths::Any,
+            even: false,
         })
     }
 
@@ -95,7 +87,7 @@ impl Authority {
             certificate,
             validity: CERTIFICATE_VALIDITY,
             clock: Clock::Host,
-            lengths: Lengths::Any,
+            even: false,
         })
     }
 
@@ -117,7 +109,7 @@ impl Authority {
     /// datagrams of the same sizes each time.
     #[must_use]
     pub const fn with_even_lengths(mut self) -> Self {
-        self.lengths = Lengths::Even;
+        self.even = true;
         self
     }
 
@@ -183,12 +175,12 @@ impl Authority {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
-        if self.lengths == Lengths::Even {
+        if self.even {
             even_serial(&mut params, key);
         }
         loop {
             let signed = params.clone().signed_by(key, &self.issuer)?;
-            if self.lengths == Lengths::Any || ends_evenly(signed.der()) {
+            if !self.even || ends_evenly(signed.der()) {
                 return Ok((identity, signed.der().to_vec()));
             }
         }

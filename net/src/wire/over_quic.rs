@@ -1,20 +1,15 @@
 //! Frames over real QUIC streams: what arrives, what is refused, and how an end looks.
 
-use std::net::{Ipv4Addr, SocketAddr};
-
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use sardana_protocol::codec::CodecError;
 use sardana_protocol::limits::WIRE_VERSION;
 use sardana_protocol::messages::{Greeting, WorkerMessage};
-use sardana_protocol::words::{Generation, Incarnation, JobId};
+use sardana_protocol::words::{Generation, Incarnation};
 
 use super::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use super::{FrameError, read_frame, write_frame};
-use crate::quic::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE};
-use crate::quic::{Door, Purpose, accept, bind_client, bind_server, connect};
-use crate::trust::{Authority, Credentials, PeerIdentity, Role};
-
-const JOB: JobId = JobId::new([1; 16]);
+use crate::quic::tests::{JOB, OTHER_JOB, authority, meet};
+use crate::trust::Role;
 
 /// A worker's and a coordinator's end of one control connection, and what must outlive it.
 struct Pair {
@@ -25,17 +20,14 @@ struct Pair {
 
 impl Pair {
     async fn new() -> Self {
-        let authority = Authority::new(JOB).unwrap();
+        let authority = authority(JOB);
         let own = authority.issue(Role::Coordinator, 0).unwrap();
-        let (listening, dialling, address) = endpoints(&own, &authority.issue(Role::Worker, 1).unwrap());
-        let (worker, accepted) = tokio::join!(
-            connect(&dialling, address, PeerIdentity::coordinator(JOB), CONNECT_DEADLINE),
-            async { accept(Door::new(listening.clone()).next().await.unwrap(), &own, HANDSHAKE_DEADLINE).await }
-        );
+        let worker = authority.issue(Role::Worker, 1).unwrap();
+        let (worker, accepted, endpoints) = meet(&own, &worker, own.identity()).await;
         Self {
             worker: worker.unwrap(),
             coordinator: accepted.unwrap().0,
-            _endpoints: [listening, dialling],
+            _endpoints: endpoints,
         }
     }
 
@@ -46,13 +38,6 @@ impl Pair {
         send.finish().unwrap();
         self.coordinator.accept_bi().await.unwrap().1
     }
-}
-
-fn endpoints(server: &Credentials, client: &Credentials) -> (Endpoint, Endpoint, SocketAddr) {
-    let listening = bind_server(server, Purpose::Control, (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-    let address = listening.local_addr().unwrap();
-    let dialling = bind_client(client, Purpose::Control, address).unwrap();
-    (listening, dialling, address)
 }
 
 fn ready(count: u64) -> WorkerMessage {
@@ -133,22 +118,17 @@ async fn a_closed_connection_gives_the_peers_reason() {
 
 #[tokio::test]
 async fn a_refused_certificate_shows_at_the_first_answer() {
-    let own = Authority::new(JOB).unwrap().issue(Role::Coordinator, 0).unwrap();
-    let stranger = Authority::new(JobId::new([2; 16])).unwrap().issue(Role::Worker, 1).unwrap();
-    let (listening, dialling, address) = endpoints(&own, &stranger.believing(&own));
-    let answered = async {
-        let connection = connect(&dialling, address, own.identity(), CONNECT_DEADLINE).await.unwrap();
-        let (mut send, mut receive) = match connection.open_bi().await {
-            Ok(streams) => streams,
-            Err(error) => return FrameError::Connection(error),
-        };
-        let _ = write_frame(&mut send, &ready(1), CONTROL_FRAME_BYTES).await;
-        read_frame::<Greeting>(&mut receive, HELLO_FRAME_BYTES).await.unwrap_err()
-    };
-    let (error, accepted) = tokio::join!(answered, async {
-        accept(Door::new(listening.clone()).next().await.unwrap(), &own, HANDSHAKE_DEADLINE).await
-    });
+    let own = authority(JOB).issue(Role::Coordinator, 0).unwrap();
+    let stranger = authority(OTHER_JOB).issue(Role::Worker, 1).unwrap().believing(&own);
+    let (dialled, accepted, _endpoints) = meet(&own, &stranger, own.identity()).await;
     accepted.unwrap_err();
+    let error = match dialled.unwrap().open_bi().await {
+        Ok((mut send, mut receive)) => {
+            let _ = write_frame(&mut send, &ready(1), CONTROL_FRAME_BYTES).await;
+            read_frame::<Greeting>(&mut receive, HELLO_FRAME_BYTES).await.unwrap_err()
+        }
+        Err(error) => FrameError::Connection(error),
+    };
     assert!(error.to_string().contains("another job"), "{error}");
 }
 

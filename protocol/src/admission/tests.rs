@@ -1,11 +1,9 @@
 //! What is refused, and with which words.
 
-use std::net::{Ipv4Addr, SocketAddr};
-
 use super::*;
 use crate::job::{Fingerprint, Order};
 use crate::memory::GradientMemory;
-use crate::messages::{Introduction, Standing, Tally};
+use crate::samples;
 use crate::state::StateHash;
 use crate::words::{Step, WorkerId};
 
@@ -17,51 +15,13 @@ const JOB: JobId = JobId::new([1; 16]);
 type Change = fn(&mut WorkerHello, StateHash);
 
 fn hello() -> WorkerHello {
-    let hash = StateHash::of(b"x");
     WorkerHello {
-        job: JOB,
-        worker: WorkerId::new(1),
-        identity: JobIdentity {
-            spec: JobSpec {
-                name: "test".to_owned(),
-                seed: 1,
-                shards: 8,
-                steps: Step::new(10),
-                samples: 64,
-                batch: 16,
-                order: Order::Exact,
-            },
-            state_zero: hash,
-            fingerprint: Fingerprint {
-                program: hash,
-                tensors: hash,
-                processor: "x".to_owned(),
-                device: "cpu".to_owned(),
-                libraries: "l".to_owned(),
-                probe: hash,
-            },
-        },
-        introduction: Introduction {
-            generation: Generation::NONE,
-            incarnation: Incarnation::ZERO,
-            seat: None,
-            training: false,
-            standing: Standing {
-                step: Step::ZERO,
-                kept: vec![],
-                sum: None,
-                stop_at: None,
-                tally: Tally::default(),
-            },
-        },
-        shard_capacity: 8,
         memory: GradientMemory::unbounded(GRADIENT),
-        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
-        auxiliary: vec![],
         call: Call {
             process: [7; 16],
             count: 3,
         },
+        ..samples::hello(JobId::new([1; 16]), WorkerId::new(1))
     }
 }
 

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use hyper::body::Bytes;
 use hyper::{Method, StatusCode};
-use sardana_protocol::notices::{Approval, Notice, Probe, Progress, What};
+use sardana_protocol::notices::{Notice, Probe, What};
 use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::http::{Answer, Ask, LookError, MetadataAddress, get};
+use super::notice;
 use super::words::{iso_time, word};
 use crate::agent::limits::{PROBE_DEADLINE, TOKEN_MARGIN, TOKEN_TTL};
 
@@ -83,11 +84,7 @@ impl Aws {
         match answer.status {
             StatusCode::OK => Ok(Some(answer.body)),
             StatusCode::NOT_FOUND => Ok(None),
-            found => Err(LookError::Status {
-                path: path.to_owned(),
-                expected: "200 or 404",
-                found,
-            }),
+            found => Err(LookError::status(path, "200 or 404", found)),
         }
     }
 
@@ -103,11 +100,8 @@ impl Aws {
             return Ok(token.value.clone());
         }
         let answer = ask_token(&self.address, self.within).await?;
-        let token = Token::of(&answer, now).ok_or_else(|| LookError::Status {
-            path: TOKEN_PATH.to_owned(),
-            expected: "200 and a token",
-            found: answer.status,
-        })?;
+        let none = || LookError::status(TOKEN_PATH, "200 and a token", answer.status);
+        let token = Token::of(&answer, now).ok_or_else(none)?;
         Ok(self.token.insert(token).value.clone())
     }
 }
@@ -154,16 +148,6 @@ pub(super) fn interruption(body: &Bytes) -> Result<Notice, LookError> {
         due: iso_time(&action.time),
         ..notice("instance-action", what)
     })
-}
-
-fn notice(id: &str, what: What) -> Notice {
-    Notice {
-        id: id.to_owned(),
-        what,
-        due: None,
-        progress: Progress::Announced,
-        approval: Approval::None,
-    }
 }
 
 #[cfg(test)]

@@ -75,13 +75,13 @@ impl Azure {
             Some(name) => name,
             None => {
                 let answer = self.address.ask(get(NAME, METADATA, self.within)).await?;
-                let name = name(&answer).ok_or_else(|| status(NAME, "200 and a name", answer.status))?;
+                let name = name(&answer).ok_or_else(|| LookError::status(NAME, "200 and a name", answer.status))?;
                 self.name.insert(name)
             }
         };
         let answer = self.address.ask(get(EVENTS, METADATA, self.deadline)).await?;
         if answer.status != StatusCode::OK {
-            return Err(status(EVENTS, "200", answer.status));
+            return Err(LookError::status(EVENTS, "200", answer.status));
         }
         let notices = document(&answer.body, name)?;
         self.deadline = self.within;
@@ -100,7 +100,7 @@ impl Azure {
         };
         match self.address.ask(ask).await?.status {
             StatusCode::OK => Ok(()),
-            found => Err(status(EVENTS, "200", found)),
+            found => Err(LookError::status(EVENTS, "200", found)),
         }
     }
 }
@@ -113,14 +113,6 @@ pub(super) fn document(body: &[u8], name: &str) -> Result<Vec<Notice>, LookError
     })?;
     let mine = document.events.into_iter().filter(|event| event.names(name));
     Ok(mine.take(MAX_NOTICES).map(Event::notice).collect())
-}
-
-fn status(path: &str, expected: &'static str, found: StatusCode) -> LookError {
-    LookError::Status {
-        path: path.to_owned(),
-        expected,
-        found,
-    }
 }
 
 fn name(answer: &Answer) -> Option<String> {

@@ -7,9 +7,10 @@
 use std::time::Duration;
 
 use hyper::StatusCode;
-use sardana_protocol::notices::{Approval, Notice, Probe, Progress, What};
+use sardana_protocol::notices::{Notice, Probe, What};
 
 use super::http::{Answer, LookError, MetadataAddress, get};
+use super::notice;
 use super::words::word;
 use crate::agent::limits::PROBE_DEADLINE;
 
@@ -104,11 +105,7 @@ impl Key {
         };
         let answer = address.ask(get(&path, (FLAVOR, GOOGLE), deadline)).await?;
         if answer.status != StatusCode::OK {
-            return Err(LookError::Status {
-                path,
-                expected: "200",
-                found: answer.status,
-            });
+            return Err(LookError::status(&path, "200", answer.status));
         }
         if !is_signed(&answer) {
             return Err(LookError::Unsigned { path });
@@ -148,15 +145,4 @@ pub(super) fn maintained(value: &str) -> Option<Notice> {
         other => What::HostOther(word(other)),
     };
     Some(notice("maintenance-event", what))
-}
-
-/// No moment comes with either.
-fn notice(id: &str, what: What) -> Notice {
-    Notice {
-        id: id.to_owned(),
-        what,
-        due: None,
-        progress: Progress::Announced,
-        approval: Approval::None,
-    }
 }

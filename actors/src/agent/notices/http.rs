@@ -85,6 +85,16 @@ pub(super) enum LookError {
     Unsigned { path: String },
 }
 
+impl LookError {
+    pub(super) fn status(path: &str, expected: &'static str, found: StatusCode) -> Self {
+        Self::Status {
+            path: path.to_owned(),
+            expected,
+            found,
+        }
+    }
+}
+
 /// What came back.
 #[derive(Debug)]
 pub(super) struct Answer {

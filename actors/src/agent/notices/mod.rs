@@ -17,7 +17,8 @@ use std::time::{Duration, SystemTime};
 
 use hyper::StatusCode;
 use sardana_protocol::notices::{
-    Cloud, Command, Detected, Heeded, Notice, Notices, Observation, Pace, Policy, Probe, Said, UtcTime, detect,
+    Approval, Cloud, Command, Detected, Heeded, Notice, Notices, Observation, Pace, Policy, Probe, Progress, Said, UtcTime,
+    What, detect,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -130,6 +131,17 @@ impl Source {
             // They give no notice that could be approved.
             Self::Aws(_) | Self::Gce(_) => Ok(()),
         }
+    }
+}
+
+/// A notice with which no moment comes.
+fn notice(id: &str, what: What) -> Notice {
+    Notice {
+        id: id.to_owned(),
+        what,
+        due: None,
+        progress: Progress::Announced,
+        approval: Approval::None,
     }
 }
 

@@ -3,55 +3,24 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sardana_collectives::gradient::{GradientBuffer, WriteMode};
-use sardana_protocol::member::{Event, Member};
-use sardana_protocol::messages::{CoordinatorMessage, StepReport};
+use sardana_protocol::member::Member;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::StatePieces;
-use sardana_protocol::words::{ShardRange, Step, WorkerId};
-use tokio::time::timeout;
+use sardana_protocol::words::{Step, WorkerId};
 
-use super::{FetchError, PATIENCE, PeerGroup, Ring, pieces, until, workers_with};
+use super::following::{alone, train};
+use super::{FetchError, PeerGroup, Ring, pieces, soon, until, workers_with};
 use crate::worker::{StepDriver, Task};
 
 /// Trains `driver` alone for one step, and then copies states when asked.
-fn train(driver: &Arc<StepDriver>, ring: &Ring) -> std::thread::JoinHandle<()> {
-    driver.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(ring.alone()))));
+fn donate(driver: &Arc<StepDriver>, ring: &Ring) -> std::thread::JoinHandle<()> {
+    alone(driver, ring);
     let driver = Arc::clone(driver);
     std::thread::spawn(move || {
-        while let Some((piece, shard, mut buffer, mode)) = gradient(&driver) {
-            let mut writer = buffer.writer(driver.layout(), mode);
-            writer.write_f64(0, &[1.0, 2.0, 3.0]).unwrap();
-            writer.samples(1).unwrap();
-            writer.finish().unwrap();
-            driver.computed(Step::ZERO, piece, shard, buffer);
-        }
+        train(&driver);
         // The step after is never summed.
         serve(&driver);
     })
-}
-
-/// The next gradient of step 0, and none once its sum is applied.
-fn gradient(driver: &StepDriver) -> Option<(ShardRange, u32, GradientBuffer, WriteMode)> {
-    loop {
-        match driver.next() {
-            Task::Gradient {
-                step,
-                piece,
-                shard,
-                buffer,
-                mode,
-            } => {
-                return (step == Step::ZERO).then_some((piece, shard, buffer, mode));
-            }
-            Task::Apply { sum } => driver.applied(StepReport {
-                step: sum.step(),
-                samples: 8,
-                sums: vec![],
-            }),
-            other @ (Task::Load { .. } | Task::Copy { .. } | Task::Conclude { .. } | Task::End) => panic!("{other:?}"),
-        }
-    }
 }
 
 /// Copies states until the end; other tasks are dropped.
@@ -79,7 +48,7 @@ async fn sums_and_states_are_fetched_or_it_is_said_why_not() {
     workers[0].name(PeerGroup::Present, [WorkerId::new(1), WorkerId::new(2)]);
     let donor = ring.members[0];
     let driver = &workers[0].driver;
-    let training = train(driver, &ring);
+    let training = donate(driver, &ring);
     until(|| driver.sum_of(Step::ZERO).is_some() && driver.read(Member::step) == Step::new(1)).await;
 
     let bytes = driver.layout().bytes();
@@ -124,9 +93,6 @@ async fn sums_and_states_are_fetched_or_it_is_said_why_not() {
     let error = workers[1].fetch_state(donor, Step::new(1)).await.unwrap_err();
     assert!(matches!(error, FetchError::NotHere { .. }), "{error}");
     workers[0].close("it ends").await;
-    let error = timeout(PATIENCE, workers[1].fetch_sum(donor, Step::ZERO, bytes))
-        .await
-        .unwrap()
-        .unwrap_err();
+    let error = soon(workers[1].fetch_sum(donor, Step::ZERO, bytes)).await.unwrap_err();
     assert!(matches!(error, FetchError::Connect { .. }), "{error}");
 }

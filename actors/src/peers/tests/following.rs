@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
+use sardana_collectives::gradient::Sum;
 use sardana_net::quic::limits::PEER_BIDI_STREAMS;
 use sardana_protocol::member::{Command, Event};
-use sardana_protocol::messages::{CoordinatorMessage, StepReport, Trailer};
+use sardana_protocol::messages::{CoordinatorMessage, Trailer};
 use sardana_protocol::words::{Step, WorkerId};
-use tokio::time::timeout;
 
 use super::joining::snapshot;
-use super::{CopyError, FollowedSum, PATIENCE, PeerGroup, Ring, Worker, until, workers};
+use super::{CopyError, FollowedSum, PeerGroup, Ring, Worker, soon, until, workers};
 use crate::peers::copy::Holders;
+use crate::testing;
 use crate::watched::Watched;
 use crate::worker::{StepDriver, Task};
 
@@ -29,56 +29,31 @@ fn site() -> (Vec<Worker>, Holders) {
 }
 
 /// Lets it train alone, so that it needs no ring.
-fn alone(driver: &StepDriver, ring: &Ring) {
+pub(super) fn alone(driver: &StepDriver, ring: &Ring) {
     driver.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(ring.alone()))));
 }
 
 /// Computes the step under way, up to the update, which is not applied.
 fn compute(driver: &StepDriver) -> Arc<Sum> {
     loop {
-        match driver.next() {
-            Task::Gradient {
-                step,
-                piece,
-                shard,
-                mut buffer,
-                mode,
-            } => {
-                write(driver, step, &mut buffer, mode);
-                driver.computed(step, piece, shard, buffer);
-            }
-            Task::Apply { sum } => return sum,
-            other @ (Task::Load { .. } | Task::Copy { .. } | Task::Conclude { .. } | Task::End) => panic!("{other:?}"),
+        let task = driver.next();
+        if let Task::Apply { sum } = task {
+            return sum;
         }
+        testing::compute(driver, task);
     }
 }
 
-fn write(driver: &StepDriver, step: Step, buffer: &mut GradientBuffer, mode: WriteMode) {
-    let mut writer = buffer.writer(driver.layout(), mode);
-    writer.write_f64(0, &[step.get() as f64, 2.0, 3.0]).unwrap();
-    writer.samples(1).unwrap();
-    writer.finish().unwrap();
-}
-
 /// Computes and applies one step.
-fn train(driver: &StepDriver) -> Arc<Sum> {
+pub(super) fn train(driver: &StepDriver) -> Arc<Sum> {
     let sum = compute(driver);
-    driver.applied(StepReport {
-        step: sum.step(),
-        samples: 8,
-        sums: vec![],
-    });
-    sum
+    testing::apply(driver, Task::Apply { sum })
 }
 
 fn follow(workers: &[Worker], known: &Holders, step: u64) -> tokio::task::JoinHandle<Result<FollowedSum, CopyError>> {
     let (joiner, known) = (Arc::clone(&workers[2].peers), Arc::clone(known));
     let bytes = workers[2].driver.layout().bytes();
-    tokio::spawn(async move {
-        timeout(PATIENCE, joiner.follow(&known, Step::new(step), bytes))
-            .await
-            .unwrap()
-    })
+    tokio::spawn(async move { soon(joiner.follow(&known, Step::new(step), bytes)).await })
 }
 
 #[tokio::test]

@@ -9,9 +9,8 @@ use sardana_protocol::messages::{MemberAddress, Snapshot};
 use sardana_protocol::snapshot::{Share, SnapshotId, shares_of};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Step, WorkerId};
-use tokio::time::timeout;
 
-use super::{CopyError, FetchError, PATIENCE, PeerGroup, Worker, generation, pieces, until, workers};
+use super::{CopyError, FetchError, PeerGroup, Worker, generation, pieces, soon, until, workers};
 use crate::peers::copy::Holders;
 use crate::watched::Watched;
 use crate::worker::HeldShare;
@@ -72,7 +71,7 @@ fn site() -> (Vec<Worker>, Holders) {
 
 async fn copy(workers: &[Worker], known: &Holders) -> Result<Bytes, CopyError> {
     let copying = workers[HOLDERS as usize].copy_state(known);
-    timeout(PATIENCE, copying).await.expect("a copy ends, well or not")
+    soon(copying).await
 }
 
 #[tokio::test]
@@ -204,7 +203,7 @@ async fn a_worker_that_is_not_named_is_refused_and_one_that_is_named_late_is_ser
     let waiting = ask();
     until(|| workers[0].access.asked() == 1).await;
     workers[0].name(PeerGroup::Prepared, [JOINER]);
-    let (_, into) = timeout(PATIENCE, waiting).await.unwrap().unwrap().unwrap();
+    let (_, into) = soon(waiting).await.unwrap().unwrap();
     assert_eq!(into, bytes_of(share));
 
     until(|| workers[0].access.asked() == 0).await;
@@ -214,7 +213,7 @@ async fn a_worker_that_is_not_named_is_refused_and_one_that_is_named_late_is_ser
     tokio::time::pause();
     tokio::time::advance(NAMING_DEADLINE).await;
     tokio::time::resume();
-    let error = timeout(PATIENCE, refused).await.unwrap().unwrap().unwrap_err();
+    let error = soon(refused).await.unwrap().unwrap_err();
     assert!(
         matches!(error, FetchError::NotNamed { donor } if donor == holder.worker),
         "{error}"

@@ -9,16 +9,15 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sardana_collectives::layout::Layout;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot};
-use sardana_collectives::ring::RingLinks;
+use sardana_collectives::ring::{PlanLinks, RingLinks};
 use sardana_net::trust::{Authority, Role};
 use sardana_net::wire::write_frame;
-use sardana_protocol::job::{JobSpec, Order};
+use sardana_protocol::job::Order;
 use sardana_protocol::messages::Form;
-use sardana_protocol::plan::Plan;
-use sardana_protocol::plan::Visit;
-use sardana_protocol::state::{Dtype, StatePieces, TensorSpec};
+use sardana_protocol::plan::{Plan, Visit};
+use sardana_protocol::samples;
+use sardana_protocol::state::StatePieces;
 use sardana_protocol::words::{Incarnation, JobId, Rank, ShardRange, Step};
 use tokio::time::timeout;
 
@@ -26,24 +25,14 @@ use super::limits::STREAM_HELLO_BYTES;
 use super::links::LinkHello;
 use super::table::{LinkKey, Slot as Which};
 use super::*;
+use crate::testing::{self, LOOPBACK, PATIENCE, soon, until};
 use crate::worker::StepDriver;
 
 const SHARDS: u32 = 8;
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn driver() -> Arc<StepDriver> {
-    let job = JobSpec {
-        name: "peers".to_owned(),
-        seed: 1,
-        shards: SHARDS,
-        steps: Step::new(10),
-        samples: 64,
-        batch: 16,
-        order: Order::Exact,
-    };
-    let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F64, &[3])], 0).unwrap();
     // Commands are not done here.
-    StepDriver::new(&job, Arc::new(layout), None).0
+    testing::driver(&samples::spec()).0
 }
 
 /// A state of 19 bytes in five pieces.
@@ -75,9 +64,8 @@ fn workers_with(count: u64, pieces: impl Fn(u64) -> Arc<StatePieces>) -> (Vec<Wo
     let authority = Authority::new(JobId::new([4; 16])).unwrap();
     let listen = |id| {
         let credentials = authority.issue(Role::Worker, id).unwrap();
-        let address = (std::net::Ipv4Addr::LOCALHOST, 0).into();
         let driver = driver();
-        let peers = Peers::listen(&credentials, address, Arc::clone(&driver), pieces(id)).unwrap();
+        let peers = Peers::listen(&credentials, LOOPBACK, Arc::clone(&driver), pieces(id)).unwrap();
         Worker { peers, driver }
     };
     let workers: Vec<Worker> = (0..count).map(listen).collect();
@@ -85,21 +73,15 @@ fn workers_with(count: u64, pieces: impl Fn(u64) -> Arc<StatePieces>) -> (Vec<Wo
         worker: peers.own,
         address: peers.local_address().unwrap(),
     };
-    let share = SHARDS / count as u32;
+    let of = count as u32;
+    let share = SHARDS / of;
     let visit = |rank: u32| Visit {
         rank: Rank::new(rank),
-        shards: ShardRange::new(
-            rank * share,
-            if u64::from(rank) + 1 == count {
-                SHARDS
-            } else {
-                (rank + 1) * share
-            },
-        ),
+        shards: ShardRange::new(rank * share, if rank + 1 == of { SHARDS } else { (rank + 1) * share }),
     };
     let ring = Ring {
         members: workers.iter().map(member).collect(),
-        visits: (0..count as u32).map(visit).collect(),
+        visits: (0..of).map(visit).collect(),
         generation: generation(1),
     };
     (workers, ring)
@@ -156,8 +138,7 @@ async fn all_who_make_no_link_are_told_of_together() {
 }
 
 async fn link(peers: &Arc<Peers>, ring: &Ring, rank: u32) -> Result<RingLinks, LinkingError> {
-    let linked = timeout(PATIENCE, peers.link(&ring.form(rank))).await;
-    let linked = linked.expect("links are made in time, or not at all");
+    let linked = soon(peers.link(&ring.form(rank))).await;
     linked.map_err(|mut failures| failures.remove(0))
 }
 
@@ -186,13 +167,11 @@ async fn claim(from: &Arc<Peers>, to: MemberAddress, key: LinkKey, name: WorkerI
     stream
 }
 
-async fn until(what: impl Fn() -> bool) {
-    let waiting = async {
-        while !what() {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(PATIENCE, waiting).await.expect("it comes to that in time");
+fn links_of(links: &mut RingLinks, slot: PlanSlot) -> &mut PlanLinks {
+    match slot {
+        PlanSlot::First => &mut links.first,
+        PlanSlot::Steady => &mut links.steady,
+    }
 }
 
 #[tokio::test]
@@ -218,25 +197,11 @@ async fn every_hop_of_a_generation_leads_where_the_plan_says() {
                     chunk: 0,
                     payload_bytes: 3,
                 };
-                let plan_of = |links: &mut RingLinks| match slot {
-                    PlanSlot::First => std::mem::take(&mut links.first),
-                    PlanSlot::Steady => std::mem::take(&mut links.steady),
-                };
-                let (mut from, mut to) = (plan_of(&mut ends[hop.from.index()]), plan_of(&mut ends[hop.to.index()]));
-                from.outgoing
-                    .get_mut(&hop.id)
-                    .unwrap()
-                    .send(&header, Bytes::from_static(b"sum"))
-                    .await
-                    .unwrap();
-                let found = to.incoming.get_mut(&hop.id).unwrap().receive(&header).await.unwrap();
-                assert_eq!(&found[..], b"sum");
-                let back = |links: &mut RingLinks, plan| match slot {
-                    PlanSlot::First => links.first = plan,
-                    PlanSlot::Steady => links.steady = plan,
-                };
-                back(&mut ends[hop.from.index()], from);
-                back(&mut ends[hop.to.index()], to);
+                let sum = Bytes::from_static(b"sum");
+                let from = links_of(&mut ends[hop.from.index()], slot).outgoing.get_mut(&hop.id).unwrap();
+                from.send(&header, sum.clone()).await.unwrap();
+                let to = links_of(&mut ends[hop.to.index()], slot).incoming.get_mut(&hop.id).unwrap();
+                assert_eq!(to.receive(&header).await.unwrap(), sum);
             }
         }
         assert!(
@@ -270,9 +235,9 @@ async fn what_is_older_than_the_fence_is_refused_parked_or_not() {
     until(|| workers[1].table.parked() == 1).await;
     workers[1].fence(generation(2));
     assert_eq!(workers[1].table.parked(), 0);
-    timeout(PATIENCE, parked.stopped()).await.unwrap().unwrap();
+    soon(parked.stopped()).await.unwrap();
     let late = claim(&workers[0], ring.members[1], key, sender).await;
-    timeout(PATIENCE, late.stopped()).await.unwrap().unwrap();
+    soon(late.stopped()).await.unwrap();
     // A task that would wait for it does not.
     let error = link(&workers[1], &ring, 1).await.unwrap_err();
     assert!(
@@ -291,7 +256,7 @@ async fn what_is_older_than_the_fence_is_refused_parked_or_not() {
     };
     until(|| workers[1].table.waiting() == 2).await;
     workers[1].fence(generation(4));
-    let error = timeout(PATIENCE, waiting).await.unwrap().unwrap().unwrap_err();
+    let error = soon(waiting).await.unwrap().unwrap_err();
     assert!(matches!(error, LinkingError::Over { .. }), "{error}");
 }
 
@@ -307,7 +272,7 @@ async fn nobody_takes_the_place_of_anothers_link() {
     let _before = claim(intruder, ring.members[1], key, intruder.own).await;
     until(|| workers[1].table.parked() == 1).await;
     let false_name = claim(intruder, ring.members[1], key, sender).await;
-    timeout(PATIENCE, false_name.stopped()).await.unwrap().unwrap();
+    soon(false_name.stopped()).await.unwrap();
     let mut right = claim(&workers[sender.get() as usize], ring.members[1], key, sender).await;
     until(|| workers[1].table.parked() == 2).await;
     right.write_all(b"right").await.unwrap();
@@ -322,10 +287,10 @@ async fn nobody_takes_the_place_of_anothers_link() {
     };
     let mut waiting = workers[1].table.expect(next, sender);
     let intruding = claim(intruder, ring.members[1], next, intruder.own).await;
-    timeout(PATIENCE, intruding.stopped()).await.unwrap().unwrap();
+    soon(intruding.stopped()).await.unwrap();
     assert!(waiting.try_recv().is_err());
     let _right = claim(&workers[sender.get() as usize], ring.members[1], next, sender).await;
-    timeout(PATIENCE, waiting).await.unwrap().unwrap();
+    soon(waiting).await.unwrap();
 }
 
 #[tokio::test]
@@ -360,8 +325,8 @@ async fn who_is_no_member_any_more_is_cut_off_on_all_connections() {
     );
     name(PeerGroup::Prepared, &[]);
     workers[0].part(&workers[0].parted());
-    timeout(PATIENCE, one.closed()).await.unwrap();
-    timeout(PATIENCE, two.closed()).await.unwrap();
+    soon(one.closed()).await;
+    soon(two.closed()).await;
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::arrival::{Accepted, Mismatch, Payload};
 use super::buffers::Buffers;
 use super::copies::{Copies, Haste};
-use super::keeping::{HeldShare, Keeping, KeptSum, Wanted};
+use super::keeping::{HeldShare, Keeping, KeptSum};
 use super::meter::Meter;
 use super::outbox::{ActorCommand, Outbox};
 use super::{Arrival, SavedState, Task};
@@ -38,13 +38,7 @@ pub(super) struct Inner {
     /// What is said to the coordinator.
     messages: mpsc::UnboundedSender<WorkerMessage>,
     tally: Option<TallyFile>,
-    over: Over,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Over {
-    No,
-    Yes,
+    over: bool,
 }
 
 impl Inner {
@@ -67,7 +61,7 @@ impl Inner {
             commands,
             messages,
             tally,
-            over: Over::No,
+            over: false,
         };
         (inner, outbox)
     }
@@ -105,18 +99,15 @@ impl Inner {
 
     pub(super) fn snapshotted(&mut self, snapshot: SnapshotId, shares: Vec<HeldShare>) {
         let hashes = shares.iter().map(|held| (held.share.index, held.hash)).collect();
-        match self.keeping.hold(snapshot, shares) {
-            Wanted::Yes => {
-                fault::reached(Point::Snapshotted, snapshot.step);
-                let shares = hashes;
-                self.handle(Event::Snapshotted { snapshot, shares });
-            }
-            Wanted::NoMore => {}
+        if self.keeping.hold(snapshot, shares) {
+            fault::reached(Point::Snapshotted, snapshot.step);
+            let shares = hashes;
+            self.handle(Event::Snapshotted { snapshot, shares });
         }
     }
 
     pub(super) fn end(&mut self) {
-        self.over = Over::Yes;
+        self.over = true;
         self.copies.clear();
         self.keeping.disappoint(None);
     }
@@ -125,14 +116,14 @@ impl Inner {
     pub(super) fn coming_sum(&mut self, step: Step) -> Result<KeptSum, Option<oneshot::Receiver<KeptSum>>> {
         match self.keeping.sum(step) {
             Some(sum) => Ok(sum),
-            None if self.over == Over::Yes || step < self.member.step() => Err(None),
+            None if self.over || step < self.member.step() => Err(None),
             None => Err(Some(self.keeping.wait(step))),
         }
     }
 
     /// Lets the training thread copy shares of the state, if it stands at `step`.
     pub(super) fn copy(&mut self, step: Step, shares: Vec<Share>, haste: Haste) -> Option<oneshot::Receiver<Vec<Bytes>>> {
-        if self.over == Over::Yes || self.member.step() != step {
+        if self.over || self.member.step() != step {
             return None;
         }
         Some(self.copies.want(step, shares, haste))
@@ -140,7 +131,7 @@ impl Inner {
 
     /// What the training thread does next. Only that thread changes the state, so that it stands still here.
     pub(super) fn task(&mut self) -> Option<Task> {
-        if self.over == Over::Yes {
+        if self.over {
             return Some(Task::End);
         }
         if let Some(copy) = self.copies.next(&self.member, &mut self.keeping) {

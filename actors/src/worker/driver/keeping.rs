@@ -196,13 +196,13 @@ impl Keeping {
     }
 
     /// Holds these shares, if they are of the snapshot that is wanted. Returns whether they are.
-    pub(super) fn hold(&mut self, snapshot: SnapshotId, shares: Vec<HeldShare>) -> Wanted {
+    pub(super) fn hold(&mut self, snapshot: SnapshotId, shares: Vec<HeldShare>) -> bool {
         match &mut self.snapshot {
             Some((wanted, held)) if *wanted == snapshot => {
                 *held = shares;
-                Wanted::Yes
+                true
             }
-            Some(_) | None => Wanted::NoMore,
+            Some(_) | None => false,
         }
     }
 
@@ -233,13 +233,6 @@ impl Keeping {
     pub(super) fn forget_newest(&mut self) {
         self.newest = None;
     }
-}
-
-/// Whether shares are of the snapshot that is wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
-    Yes,
-    NoMore,
 }
 
 #[cfg(test)]

@@ -6,28 +6,12 @@ use sardana_net::quic::{Door, Purpose, accept, bind_server};
 use sardana_net::trust::{Authority, Credentials, Role};
 use sardana_net::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_net::wire::{read_frame, write_frame};
-use sardana_protocol::job::{Fingerprint, JobIdentity};
 use sardana_protocol::messages::{CoordinatorMessage, Greeting, Hello};
 use sardana_protocol::words::Incarnation;
 use tokio::task::JoinHandle;
 
 use super::*;
-
-pub(super) fn identity() -> JobIdentity {
-    let hash = StateHash::of(b"x");
-    JobIdentity {
-        spec: spec(),
-        state_zero: hash,
-        fingerprint: Fingerprint {
-            program: hash,
-            tensors: hash,
-            processor: "x".to_owned(),
-            device: "cpu".to_owned(),
-            libraries: String::new(),
-            probe: hash,
-        },
-    }
-}
+use crate::testing::bystanders::{self, bystander};
 
 struct Site {
     authority: Authority,
@@ -56,25 +40,16 @@ impl Site {
     }
 
     fn worker(&self, sigterm: Sigterm) -> JoinHandle<Result<Ended, WorkerError>> {
-        let (driver, outbox) = driver();
-        let config = WorkerConfig {
-            credentials: self.authority.issue(Role::Worker, 1).unwrap().into(),
-            coordinator: self.endpoint.local_addr().unwrap().into(),
-            listen: LOOPBACK,
-            advertise: None,
-            identity: identity(),
-            shard_capacity: 4,
-            gradient_memory: u64::MAX,
-            pieces: pieces(),
-            description: bytes::Bytes::new(),
+        let credentials = self.authority.issue(Role::Worker, 1).unwrap();
+        let (failure, running) = bystanders::run(WorkerConfig {
             auxiliary: vec!["loss".to_owned(), "é".repeat(40)],
             sigterm,
-        };
-        let (failure, failures) = ModelFailure::channel();
+            ..bystander(credentials, self.endpoint.local_addr().unwrap())
+        });
         tokio::spawn(async move {
             // Its training thread never fails.
             let _failure = failure;
-            run(config, driver, outbox, failures).await
+            running.await
         })
     }
 
@@ -99,7 +74,7 @@ impl Site {
                 hello,
             }
         };
-        timeout(PATIENCE, welcoming).await.unwrap()
+        soon(welcoming).await
     }
 }
 
@@ -110,7 +85,7 @@ impl Session {
 }
 
 async fn end(worker: JoinHandle<Result<Ended, WorkerError>>) -> Result<Ended, WorkerError> {
-    timeout(PATIENCE, worker).await.expect("it ends").unwrap()
+    soon(worker).await.unwrap()
 }
 
 #[tokio::test]
@@ -125,6 +100,15 @@ async fn a_released_worker_ends_well() {
     assert_eq!(end(worker).await.unwrap(), Ended::Drained { step });
 }
 
+/// A worker that has joined, and leaves at SIGTERM.
+async fn a_member() -> (Site, JoinHandle<Result<Ended, WorkerError>>, Session) {
+    let site = Site::new();
+    let worker = site.worker(Sigterm::Leave);
+    let mut session = site.welcome().await;
+    joined(&mut session).await;
+    (site, worker, session)
+}
+
 /// One test, because a signal is for all of this process.
 #[tokio::test]
 async fn sigterm_asks_a_worker_to_leave_and_then_ends_it() {
@@ -133,7 +117,7 @@ async fn sigterm_asks_a_worker_to_leave_and_then_ends_it() {
     let mut signal = signal(SignalKind::terminate()).unwrap();
     let mut terminate = async || {
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).unwrap();
-        timeout(PATIENCE, signal.recv()).await.unwrap().unwrap();
+        soon(signal.recv()).await.unwrap();
     };
     let worker = site.worker(Sigterm::Leave);
     // It listens for the signal before it does anything else.
@@ -143,20 +127,14 @@ async fn sigterm_asks_a_worker_to_leave_and_then_ends_it() {
     assert!(error.to_string().contains("before it had joined"), "{error}");
 
     // Afterwards it goes on, and ends when it is released.
-    let site = Site::new();
-    let worker = site.worker(Sigterm::Leave);
-    let mut session = site.welcome().await;
-    joined(&mut session).await;
+    let (_site, worker, mut session) = a_member().await;
     terminate().await;
     let step = Step::new(3);
     session.say(CoordinatorMessage::Released { step }).await;
     assert_eq!(end(worker).await.unwrap(), Ended::Drained { step });
 
     // The second signal ends it.
-    let site = Site::new();
-    let worker = site.worker(Sigterm::Leave);
-    let mut session = site.welcome().await;
-    joined(&mut session).await;
+    let (_site, worker, mut session) = a_member().await;
     terminate().await;
     joined(&mut session).await;
     assert!(!worker.is_finished());
@@ -165,10 +143,7 @@ async fn sigterm_asks_a_worker_to_leave_and_then_ends_it() {
     assert!(error.to_string().contains("a second time"), "{error}");
 
     // So does the end of its patience.
-    let site = Site::new();
-    let worker = site.worker(Sigterm::Leave);
-    let mut session = site.welcome().await;
-    joined(&mut session).await;
+    let (_site, worker, mut session) = a_member().await;
     terminate().await;
     joined(&mut session).await;
     tokio::time::pause();
@@ -192,5 +167,5 @@ async fn joined(session: &mut Session) {
             }
         }
     };
-    timeout(PATIENCE, answered).await.unwrap();
+    soon(answered).await;
 }

@@ -3,15 +3,14 @@
 use bytes::{Bytes, BytesMut};
 use sardana_net::environment::Environment;
 use sardana_net::trust::{Authority, Role};
-use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, ManifestKey, PieceHash, Placing};
+use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, ManifestKey, PieceHash};
 use sardana_protocol::messages::{MemberAddress, Peer, Restore};
-use sardana_protocol::snapshot::{Share, SnapshotId};
+use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::share_hash;
 use sardana_protocol::words::{Generation, Incarnation, Rank, Step, WorkerId};
 use sardana_storage::manifest::{encode, key_of};
 use tokio::task::JoinHandle;
 
-use super::leaving::identity;
 use super::*;
 use crate::depot::Depots;
 use crate::peers::{Peers, Reading};
@@ -29,21 +28,12 @@ pub(super) fn pieces() -> Arc<StatePieces> {
 
 pub(super) fn manifest() -> Arc<Manifest> {
     Arc::new(Manifest {
-        run: JOB,
-        snapshot: SnapshotId {
-            generation: GENERATION,
-            step: Step::new(5),
-        },
-        identity: identity(),
         description: vec![],
         pieces: pieces().names_of(Share::WHOLE, STATE),
         bytes: STATE.len() as u64,
         replicas: 1,
         depots: vec![DepotId::new(1)],
-        placing: Placing {
-            incarnation: Incarnation::new(1),
-            number: 1,
-        },
+        ..samples::manifest(JOB)
     })
 }
 
@@ -128,7 +118,7 @@ impl Site {
 }
 
 pub(super) async fn loaded(loading: JoinHandle<Result<SavedState, String>>) -> Result<(Bytes, Vec<StateHash>), String> {
-    let loaded = timeout(PATIENCE, loading).await.expect("it ends, well or not").unwrap();
+    let loaded = soon(loading).await.unwrap();
     loaded.map(|SavedState { bytes, shares }| (bytes, shares))
 }
 
@@ -165,10 +155,8 @@ async fn what_is_lent_is_there_before_all_of_it_has_come_and_when_it_has_been_pu
     for (index, part) in parts.iter().enumerate() {
         lender.lend(GENERATION, index, part).unwrap();
         let mut piece = [0; 4];
-        timeout(PATIENCE, borrowing.next(&mut piece))
-            .await
-            .expect("it comes before the next does")
-            .unwrap();
+        // It comes before the next does.
+        soon(borrowing.next(&mut piece)).await.unwrap();
         assert_eq!(piece, part[..]);
     }
     let whole = lender.take_lent(GENERATION).expect("it is read").freeze();
@@ -183,7 +171,7 @@ async fn what_is_lent_is_there_before_all_of_it_has_come_and_when_it_has_been_pu
     });
     tokio::task::yield_now().await;
     lender.lend_whole(GENERATION, whole);
-    assert_eq!(&timeout(PATIENCE, late).await.unwrap().unwrap().unwrap(), STATE);
+    assert_eq!(&soon(late).await.unwrap().unwrap(), STATE);
     lender.end_lending();
     assert!(lender.lend(GENERATION, 0, &parts[0]).is_err(), "it is over");
 }

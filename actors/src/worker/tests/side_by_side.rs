@@ -64,15 +64,8 @@ impl Shell {
         }
     }
 
-    fn address(&self, id: u64) -> MemberAddress {
-        MemberAddress {
-            worker: WorkerId::new(id),
-            address: self.peers.local_address().unwrap(),
-        }
-    }
-
     async fn told(&mut self) -> Message {
-        timeout(PATIENCE, self.told.recv()).await.unwrap().unwrap()
+        soon(self.told.recv()).await.unwrap()
     }
 
     async fn ready(&mut self, expected: Generation) {
@@ -83,19 +76,30 @@ impl Shell {
         );
     }
 
-    fn connect(&mut self, generation: &Orders, rank: u32) -> mpsc::UnboundedSender<RingInput> {
+    fn connect(&mut self, generation: &Orders, rank: usize) -> mpsc::UnboundedSender<RingInput> {
         let (sender, inbox) = mpsc::unbounded_channel();
-        self.rings
-            .connect(&self.actor, generation.forms[rank as usize].clone(), inbox);
+        self.rings.connect(&self.actor, generation.forms[rank].clone(), inbox);
         sender
     }
 
-    fn prepare(&mut self, generation: &Orders, rank: u32) -> mpsc::UnboundedSender<RingInput> {
+    fn prepare(&mut self, generation: &Orders, rank: usize) -> mpsc::UnboundedSender<RingInput> {
         let (sender, inbox) = mpsc::unbounded_channel();
-        self.rings
-            .prepare(&self.actor, generation.forms[rank as usize].clone(), inbox);
+        self.rings.prepare(&self.actor, generation.forms[rank].clone(), inbox);
         sender
     }
+}
+
+/// Three workers of one job, and where they are.
+async fn three() -> ([Shell; 3], [MemberAddress; 3]) {
+    let authority = Authority::new(JOB).unwrap();
+    let start = |id| Shell::start(&authority, id);
+    let shells = [start(1).await, start(2).await, start(3).await];
+    let address = |place: usize| MemberAddress {
+        worker: WorkerId::new(place as u64 + 1),
+        address: shells[place].peers.local_address().unwrap(),
+    };
+    let members = [0, 1, 2].map(address);
+    (shells, members)
 }
 
 fn generation(count: u64) -> Generation {
@@ -158,11 +162,7 @@ async fn sum(ends: &[End<'_>], step: u64) {
 
 #[tokio::test]
 async fn a_ring_is_prepared_beside_the_one_that_runs_and_takes_over_at_its_step() {
-    let authority = Authority::new(JOB).unwrap();
-    let mut one = Shell::start(&authority, 1).await;
-    let mut two = Shell::start(&authority, 2).await;
-    let mut joiner = Shell::start(&authority, 3).await;
-    let members = [one.address(1), two.address(2), joiner.address(3)];
+    let ([mut one, mut two, mut joiner], members) = three().await;
     let first = orders(1, &members[..2]);
     let (at_one, at_two) = (one.connect(&first, 0), two.connect(&first, 1));
     one.ready(generation(1)).await;
@@ -207,11 +207,7 @@ async fn a_ring_is_prepared_beside_the_one_that_runs_and_takes_over_at_its_step(
 
 #[tokio::test]
 async fn who_leaves_is_cut_off_only_once_the_last_sum_is_passed_on() {
-    let authority = Authority::new(JOB).unwrap();
-    let mut one = Shell::start(&authority, 1).await;
-    let mut two = Shell::start(&authority, 2).await;
-    let mut leaver = Shell::start(&authority, 3).await;
-    let members = [one.address(1), two.address(2), leaver.address(3)];
+    let ([mut one, mut two, mut leaver], members) = three().await;
     let first = orders(1, &members);
     let inboxes = [one.connect(&first, 0), two.connect(&first, 1), leaver.connect(&first, 2)];
     for shell in [&mut one, &mut two, &mut leaver] {
@@ -242,7 +238,7 @@ async fn who_leaves_is_cut_off_only_once_the_last_sum_is_passed_on() {
     })
     .await;
     // It has passed everything on, and then the others close.
-    timeout(PATIENCE, leaver.rings.leave().unwrap()).await.unwrap().unwrap();
+    soon(leaver.rings.leave().unwrap()).await.unwrap();
     until(|| leaver.peers.connections() == 0).await;
     sum(
         &[End(&one, &next_one, second.visits[0]), End(&two, &next_two, second.visits[1])],
@@ -256,11 +252,7 @@ async fn who_leaves_is_cut_off_only_once_the_last_sum_is_passed_on() {
 
 #[tokio::test]
 async fn what_was_prepared_in_vain_leaves_the_present_ring_alone() {
-    let authority = Authority::new(JOB).unwrap();
-    let mut one = Shell::start(&authority, 1).await;
-    let mut two = Shell::start(&authority, 2).await;
-    let joiner = Shell::start(&authority, 3).await;
-    let members = [one.address(1), two.address(2), joiner.address(3)];
+    let ([mut one, mut two, joiner], members) = three().await;
     let first = orders(1, &members[..2]);
     let (at_one, at_two) = (one.connect(&first, 0), two.connect(&first, 1));
     one.ready(generation(1)).await;

@@ -13,18 +13,19 @@ use quinn::{Connection, Endpoint};
 use sardana_protocol::codec::{LARGEST_LIMIT, decode, encode};
 use sardana_protocol::words::JobId;
 
-use super::endpoint::{Accepting, bind};
+use super::crypto::Clients;
+use super::endpoint::bind;
 use super::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE, RETRY_ABOVE_CONNECTIONS, SOCKET_BUFFER_BYTES};
 use super::{
     AcceptError, BindError, ConnectError, Door, Purpose, accept, bind_client, bind_server, connect, crypto, explain,
 };
 use crate::trust::{Authority, Credentials, PeerIdentity, Role, identity_of};
 
-const JOB: JobId = JobId::new([1; 16]);
-const OTHER_JOB: JobId = JobId::new([2; 16]);
+pub(crate) const JOB: JobId = JobId::new([1; 16]);
+pub(crate) const OTHER_JOB: JobId = JobId::new([2; 16]);
 const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-fn authority(job: JobId) -> Authority {
+pub(crate) fn authority(job: JobId) -> Authority {
     Authority::new(job).unwrap()
 }
 
@@ -41,7 +42,7 @@ async fn accept_one(endpoint: &Endpoint, own: &Credentials) -> Result<(Connectio
 }
 
 /// Dials and accepts at once, as two processes would.
-async fn meet(
+pub(crate) async fn meet(
     server: &Credentials,
     client: &Credentials,
     expected: PeerIdentity,
@@ -312,13 +313,13 @@ async fn exchange(listen: SocketAddr, buffer_bytes: usize, bytes: usize) {
         authority.issue(Role::Worker, 1).unwrap(),
         authority.issue(Role::Worker, 2).unwrap(),
     );
-    let listening = bind(&one, Purpose::Peer, listen, Accepting::Yes, buffer_bytes).unwrap();
+    let listening = bind(&one, Purpose::Peer, listen, Some(Clients::Certified), buffer_bytes).unwrap();
     let mut address = listening.local_addr().unwrap();
     if address.ip().is_unspecified() {
         address.set_ip(Ipv4Addr::LOCALHOST.into());
     }
     let local = SocketAddr::new(address.ip(), 0);
-    let dialling = bind(&two, Purpose::Peer, local, Accepting::No, buffer_bytes).unwrap();
+    let dialling = bind(&two, Purpose::Peer, local, None, buffer_bytes).unwrap();
     let (dialled, accepted) = tokio::join!(
         connect(&dialling, address, one.identity(), CONNECT_DEADLINE),
         accept_one(&listening, &one)

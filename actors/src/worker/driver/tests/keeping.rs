@@ -29,13 +29,9 @@ fn train(driver: &StepDriver) -> Arc<Sum> {
     apply(driver, update)
 }
 
-fn execute(driver: &StepDriver, command: Command) {
-    driver.execute(command);
-}
-
 fn let_go(driver: &StepDriver, shares: bool, sums_before: Option<u64>) {
     let sums_before = sums_before.map(Step::new);
-    execute(driver, Command::LetGo { shares, sums_before });
+    driver.execute(Command::LetGo { shares, sums_before });
 }
 
 fn kept(driver: &StepDriver) -> Vec<u64> {
@@ -62,7 +58,7 @@ fn snapshot(driver: &StepDriver, step: u64) -> SnapshotId {
         ..SNAPSHOT
     };
     let shares = shares();
-    execute(driver, Command::Snapshot { snapshot, shares });
+    driver.execute(Command::Snapshot { snapshot, shares });
     snapshot
 }
 
@@ -145,7 +141,7 @@ fn a_copy_that_another_thread_makes_begins_at_once() {
 }
 
 fn make_room(driver: &StepDriver, shares: Vec<Share>) {
-    execute(driver, Command::Network(NetworkCommand::MakeRoom { shares }));
+    driver.execute(Command::Network(NetworkCommand::MakeRoom { shares }));
 }
 
 /// Trains until the copy of a snapshot, and says into how many buffers it goes.
@@ -200,10 +196,10 @@ fn sums_are_kept_until_they_are_let_go_of() {
             "the newest is there"
         );
         if step != 3 {
-            execute(&driver, Command::KeepSum { step: Step::new(step) });
+            driver.execute(Command::KeepSum { step: Step::new(step) });
         }
         // Only the newest can be kept.
-        execute(&driver, Command::KeepSum { step: Step::new(1) });
+        driver.execute(Command::KeepSum { step: Step::new(1) });
     }
     assert_eq!(kept(&driver), [0, 1, 2, 4, 5]);
     for (step, here) in [(0, true), (2, true), (3, false), (5, true), (6, false)] {
@@ -221,7 +217,7 @@ fn sums_are_kept_until_they_are_let_go_of() {
     snapshot(&driver, 6);
     assert_eq!(kept(&driver), Vec::<u64>::new());
     train_past_copies(&driver);
-    execute(&driver, Command::KeepSum { step: Step::new(6) });
+    driver.execute(Command::KeepSum { step: Step::new(6) });
     let_go(&driver, false, None);
     assert_eq!(kept(&driver), Vec::<u64>::new());
     assert!(
@@ -234,7 +230,7 @@ fn sums_are_kept_until_they_are_let_go_of() {
 fn a_kept_sum_is_not_rewritten_and_its_buffer_comes_back() {
     let (driver, _outbox) = alone();
     train(&driver);
-    execute(&driver, Command::KeepSum { step: Step::ZERO });
+    driver.execute(Command::KeepSum { step: Step::ZERO });
     let kept = driver.sum_of(Step::ZERO).unwrap();
     let (place, bytes) = (kept.bytes().as_ptr(), kept.bytes().to_vec());
     for _ in 0..4 {

@@ -10,25 +10,21 @@ use sardana_collectives::ring::RingInput;
 use sardana_protocol::job::Order;
 use sardana_protocol::messages::{CatchUp, CoordinatorMessage, Form, MemberAddress, Trailer};
 use sardana_protocol::plan::Visit;
-use sardana_protocol::state::{Dtype, TensorSpec};
+use sardana_protocol::samples;
 use sardana_protocol::words::{Generation, Incarnation, Rank, WorkerId};
 
 use super::*;
+use crate::testing::{self, apply, compute};
 
 const SHARDS: u32 = 4;
 
 fn driver(steps: u64, order: Order) -> (Arc<StepDriver>, Outbox) {
-    let job = JobSpec {
-        name: "driver".to_owned(),
-        seed: 1,
+    testing::driver(&JobSpec {
         shards: SHARDS,
         steps: Step::new(steps),
-        samples: 64,
-        batch: 16,
         order,
-    };
-    let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F64, &[3])], 0).unwrap();
-    StepDriver::new(&job, Arc::new(layout), None)
+        ..samples::spec()
+    })
 }
 
 fn generation(count: u64) -> Generation {
@@ -83,6 +79,11 @@ fn what_is_said_after_a_connection_is_lost_goes_to_the_next_and_nothing_before_d
     assert_eq!(said(&mut after), Vec::<String>::new());
 }
 
+fn halt(count: u64) -> Event {
+    let generation = generation(count);
+    Event::Ordered(CoordinatorMessage::Halt { generation })
+}
+
 /// The order for rank `rank` when the ranks' shares end at `ends`.
 fn form(count: u64, rank: u32, ends: &[u32], step: u64) -> Event {
     form_in(Order::Exact, count, rank, ends, step)
@@ -102,39 +103,6 @@ fn form_in(order: Order, count: u64, rank: u32, ends: &[u32], step: u64) -> Even
     let members = (0..ends.len() as u64).map(member).collect();
     let mut forms = Form::all(generation(count), order, Step::new(step), members, [visits.clone(), visits]);
     Event::Ordered(CoordinatorMessage::Form(Box::new(forms.swap_remove(rank as usize))))
-}
-
-/// Writes the shard's number into its gradient, as a model would, and hands it back. Returns where it was written.
-fn compute(driver: &StepDriver, task: Task) -> (ShardRange, u32, usize) {
-    let Task::Gradient {
-        step,
-        piece,
-        shard,
-        mut buffer,
-        mode,
-    } = task
-    else {
-        panic!("expected a gradient, found {task:?}");
-    };
-    let mut writer = buffer.writer(driver.layout(), mode);
-    writer.write_f64(0, &[f64::from(shard), step.get() as f64, 1.0]).unwrap();
-    writer.samples(1).unwrap();
-    writer.finish().unwrap();
-    let place = buffer.bytes().as_ptr() as usize;
-    driver.computed(step, piece, shard, buffer);
-    (piece, shard, place)
-}
-
-fn apply(driver: &StepDriver, task: Task) -> Arc<Sum> {
-    let Task::Apply { sum } = task else {
-        panic!("expected an update, found {task:?}");
-    };
-    driver.applied(StepReport {
-        step: sum.step(),
-        samples: 4,
-        sums: vec![],
-    });
-    sum
 }
 
 fn ring(outbox: &mut Outbox) -> mpsc::UnboundedReceiver<RingInput> {
@@ -204,9 +172,7 @@ fn buffers_are_used_again_and_do_not_pile_up() {
         places.len()
     );
     // A share that has shrunk needs fewer.
-    driver.handle(Event::Ordered(CoordinatorMessage::Halt {
-        generation: generation(2),
-    }));
+    driver.handle(halt(2));
     driver.handle(form(2, 1, &[3, SHARDS], 200));
     assert!(driver.lock().buffers.free.len() <= 1 + 2);
 }
@@ -226,9 +192,7 @@ fn what_a_given_up_ring_still_reads_is_not_rewritten() {
     }
     assert_eq!(held.len(), 2);
     // Shard 1 goes to another rank, shard 2 stays, and the steps go on; the old ring's task has not noticed yet.
-    driver.handle(Event::Ordered(CoordinatorMessage::Halt {
-        generation: generation(2),
-    }));
+    driver.handle(halt(2));
     driver.handle(form(2, 1, &[2, SHARDS], 0));
     let mut inbox = ring(&mut outbox);
     compute(&driver, driver.next());
@@ -254,9 +218,7 @@ fn a_sum_that_came_before_the_halt_is_applied_and_one_that_came_after_is_not() {
         compute(&driver, driver.next());
     }
     sum(&driver, &mut inbox, generation(1), 3);
-    driver.handle(Event::Ordered(CoordinatorMessage::Halt {
-        generation: generation(2),
-    }));
+    driver.handle(halt(2));
     drop(apply(&driver, driver.next()));
     assert!(driver.sum_of(Step::ZERO).is_some(), "kept for members that are behind");
     let mut halted = None;

@@ -6,10 +6,6 @@ use sardana_protocol::messages::Snapshot;
 use super::arrival::Payload;
 use super::*;
 
-fn execute(driver: &StepDriver, command: Command) {
-    driver.execute(command);
-}
-
 fn order(count: u64) -> Box<Form> {
     let Event::Ordered(CoordinatorMessage::Form(form)) = form(count, 1, &[1, SHARDS], 0) else {
         panic!("it is a form");
@@ -27,7 +23,7 @@ fn member() -> (Arc<StepDriver>, Outbox, mpsc::UnboundedReceiver<RingInput>) {
 }
 
 fn prepared(driver: &StepDriver, outbox: &mut Outbox, count: u64) -> mpsc::UnboundedReceiver<RingInput> {
-    execute(driver, Command::Prepare(order(count)));
+    driver.execute(Command::Prepare(order(count)));
     let Ok(ActorCommand::Prepare { form, inbox }) = outbox.commands.try_recv() else {
         panic!("somebody must make the links");
     };
@@ -37,7 +33,7 @@ fn prepared(driver: &StepDriver, outbox: &mut Outbox, count: u64) -> mpsc::Unbou
 
 fn close(driver: &StepDriver) {
     let trailer = Trailer::Continue;
-    execute(driver, Command::CloseWith { trailer });
+    driver.execute(Command::CloseWith { trailer });
 }
 
 #[test]
@@ -51,7 +47,7 @@ fn a_prepared_ring_hears_nothing_before_the_switch_and_everything_after() {
     assert!(next.try_recv().is_err());
 
     let (generation, step) = (generation(2), Step::new(1));
-    execute(&driver, Command::Network(NetworkCommand::Switch { generation, step }));
+    driver.execute(Command::Network(NetworkCommand::Switch { generation, step }));
     let Ok(ActorCommand::Network(NetworkCommand::Switch {
         generation: begun,
         step: at,
@@ -60,7 +56,7 @@ fn a_prepared_ring_hears_nothing_before_the_switch_and_everything_after() {
         panic!("somebody must begin it");
     };
     assert_eq!((begun, at), (generation, step));
-    execute(&driver, Command::Begin { step });
+    driver.execute(Command::Begin { step });
     close(&driver);
     assert!(matches!(next.try_recv(), Ok(RingInput::Begin { step: found, .. }) if found == step));
     assert!(matches!(next.try_recv(), Ok(RingInput::CloseWith(Trailer::Continue))));
@@ -74,7 +70,7 @@ fn what_was_prepared_ends_when_it_is_replaced_or_does_not_come() {
     let mut first = prepared(&driver, &mut outbox, 2);
     let mut second = prepared(&driver, &mut outbox, 3);
     assert_eq!(first.try_recv().unwrap_err(), mpsc::error::TryRecvError::Disconnected);
-    execute(&driver, Command::Network(NetworkCommand::Unprepare));
+    driver.execute(Command::Network(NetworkCommand::Unprepare));
     assert!(matches!(
         outbox.commands.try_recv(),
         Ok(ActorCommand::Network(NetworkCommand::Unprepare))
@@ -85,7 +81,7 @@ fn what_was_prepared_ends_when_it_is_replaced_or_does_not_come() {
     assert!(matches!(present.try_recv(), Ok(RingInput::CloseWith(_))));
     // So it does if a generation is formed anew.
     let mut third = prepared(&driver, &mut outbox, 4);
-    execute(&driver, Command::Connect(order(5)));
+    driver.execute(Command::Connect(order(5)));
     assert_eq!(third.try_recv().unwrap_err(), mpsc::error::TryRecvError::Disconnected);
 }
 
@@ -109,7 +105,7 @@ fn a_sum_that_is_laid_aside_is_the_next_to_be_applied() {
     execute_with(&driver, Command::LayAside, some_sum(&driver, 4));
     assert_eq!(accepted(3), Trailer::Snapshot);
     let trailer = Trailer::Stop;
-    execute(&driver, Command::AcceptAside { trailer });
+    driver.execute(Command::AcceptAside { trailer });
     assert_eq!(accepted(4), Trailer::Stop);
 }
 
@@ -152,16 +148,13 @@ fn what_concerns_others_goes_to_the_actor() {
         shares: vec![StateHash::new([7; 32])],
     };
     let (joiners, step) = (vec![WorkerId::new(8)], Step::new(5));
-    execute(&driver, Command::Network(NetworkCommand::Admit { joiners }));
-    execute(&driver, Command::Network(NetworkCommand::Copy(Box::new(snapshot.clone()))));
-    execute(
-        &driver,
-        Command::Network(NetworkCommand::Follow {
-            step,
-            snapshot: Box::new(snapshot.clone()),
-        }),
-    );
-    execute(&driver, Command::Network(NetworkCommand::EndCopy));
+    driver.execute(Command::Network(NetworkCommand::Admit { joiners }));
+    driver.execute(Command::Network(NetworkCommand::Copy(Box::new(snapshot.clone()))));
+    driver.execute(Command::Network(NetworkCommand::Follow {
+        step,
+        snapshot: Box::new(snapshot.clone()),
+    }));
+    driver.execute(Command::Network(NetworkCommand::EndCopy));
     assert!(
         matches!(outbox.commands.try_recv(), Ok(ActorCommand::Network(NetworkCommand::Admit { joiners })) if joiners == [WorkerId::new(8)])
     );
@@ -193,9 +186,9 @@ fn failure(driver: &StepDriver, outbox: &mut Outbox) -> Mismatch {
 fn a_worker_whose_machine_and_buffers_do_not_fit_ends_and_says_so() {
     let trailer = Trailer::Continue;
     let nothing_came: [fn(&StepDriver); 3] = [
-        |driver| execute(driver, Command::LayAside),
-        |driver| execute(driver, Command::Accept { trailer: Trailer::Stop }),
-        |driver| execute(driver, Command::AcceptAside { trailer: Trailer::Stop }),
+        |driver| driver.execute(Command::LayAside),
+        |driver| driver.execute(Command::Accept { trailer: Trailer::Stop }),
+        |driver| driver.execute(Command::AcceptAside { trailer: Trailer::Stop }),
     ];
     for act in nothing_came {
         let (driver, mut outbox) = driver(10, Order::Exact);
