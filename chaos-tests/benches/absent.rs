@@ -15,8 +15,8 @@ use anyhow::{Context, Result, bail, ensure};
 use sardana::hosts::agent::AgentJoin;
 use sardana::hosts::{AgentHost, InviteConfig, Role, agent, enrol, invite};
 use sardana::launch::Output;
-use sardana_chaos_tests::journal::{Deed, Journal, now_ns};
-use sardana_chaos_tests::pace::{Pace, quantile};
+use sardana_chaos_tests::journal::{Journal, now_ns};
+use sardana_chaos_tests::pace::{Pace, print_parts};
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::Trial;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
@@ -151,46 +151,20 @@ async fn measure(span: Duration) -> Result<()> {
         reference.hash
     );
     let journal = Journal::read(trial.folder())?;
-    let gradients = journal
-        .lines
-        .iter()
-        .filter(|line| matches!(line.deed, Deed::Gradient { .. }))
-        .count() as u64;
-    let again = gradients - u64::from(trial.setup.shards) * trial.setup.steps;
+    let (gradients, _) = journal.gradients();
+    let again = gradients as u64 - u64::from(trial.setup.shards) * trial.setup.steps;
     let lost = lost_steps(&journal, trial.setup.steps)?;
     println!(
         "absent/coordinator away for {:.1} s/{WORKERS}: {lost} steps lost, {again} gradients computed again (the coordinator's own count: \
          {computed} computed, {recomputed} again, {unknown} unknown)",
         (back - gone) as f64 / 1e9
     );
-    print(
-        &Pace::of(&journal, None),
-        [
-            ("before", began, gone),
-            ("while it is away", gone, back),
-            ("after", back, u64::MAX),
-        ],
-    )
-}
-
-fn print(pace: &Pace, parts: [(&str, u64, u64); 3]) -> Result<()> {
-    let mut before = None;
-    for (what, from, to) in parts {
-        let mut steps: Vec<f64> = pace.within(from, to).collect();
-        ensure!(!steps.is_empty(), "no step was applied {what}");
-        let now = [0.5, 0.99, 1.0].map(|share| quantile(&mut steps, share));
-        let of = *before.get_or_insert(now);
-        println!(
-            "  a step {what:<17} median {:>7.2} ms ({:.3} of before), p99 {:>7.2} ms ({:.3}), longest {:>7.2} ms ({:.3})",
-            now[0],
-            now[0] / of[0],
-            now[1],
-            now[1] / of[1],
-            now[2],
-            now[2] / of[2]
-        );
-    }
-    Ok(())
+    let parts = [
+        ("before", (began, gone)),
+        ("while it is away", (gone, back)),
+        ("after", (back, u64::MAX)),
+    ];
+    print_parts(&Pace::of(&journal, None), parts)
 }
 
 fn main() -> Result<()> {

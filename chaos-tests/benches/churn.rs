@@ -7,13 +7,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use sardana::launch::{Event, Launched, launch};
-use sardana::{AgentEvent, GenerationEvent, JobEvent, WorkerId};
+use sardana::{AgentEvent, JobEvent, WorkerId};
 use sardana_chaos_tests::dice::Dice;
 use sardana_chaos_tests::pace::quantile;
 use sardana_chaos_tests::setup::Setup;
-use sardana_chaos_tests::trial::Trial;
+use sardana_chaos_tests::trial::{Trial, members_of, send};
 
 const WORKER: &str = env!("CARGO_BIN_EXE_chaos_worker");
 
@@ -47,12 +47,6 @@ impl Watch {
             Event::Agent(AgentEvent::Started { worker, .. }) => self.running.push(*worker),
             Event::Agent(AgentEvent::Ended { worker, .. }) => self.running.retain(|running| running != worker),
             Event::Agent(AgentEvent::Short { left }) => anyhow::bail!("a worker was not replaced, {left} are left"),
-            Event::Job(
-                JobEvent::Generation(GenerationEvent::Forming { members, .. })
-                | JobEvent::Generation(GenerationEvent::Switched { members, .. }),
-            ) => {
-                self.members = members.len();
-            }
             Event::Job(JobEvent::Steps(reports)) => {
                 self.reached = reports.last().map_or(self.reached, |report| report.step.get() + 1);
             }
@@ -60,7 +54,8 @@ impl Watch {
                 self.reached = from.get();
                 self.run.states_lost += 1;
             }
-            Event::Job(_) | Event::Agent(_) => {}
+            Event::Job(event) => self.members = members_of(event).map_or(self.members, <[_]>::len),
+            Event::Agent(_) => {}
         }
         Ok(())
     }
@@ -70,8 +65,7 @@ impl Watch {
         let Some(pid) = dice.pick(&self.running).and_then(|victim| launched.pid(victim)) else {
             return Ok(());
         };
-        let raw = Pid::from_raw(pid.try_into()?).context("no process has the number 0")?;
-        kill_process(raw, Signal::KILL)?;
+        send(pid, Signal::KILL)?;
         self.run.kills += 1;
         Ok(())
     }

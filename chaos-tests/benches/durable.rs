@@ -31,7 +31,7 @@ use rustix::fs::{Advice, fadvise};
 use sardana::launch::{Event, LaunchError, Launched, launch};
 use sardana::{CheckpointEvent, Checkpointing, JobEvent};
 use sardana_chaos_tests::dice::mix;
-use sardana_chaos_tests::journal::{Deed, Journal, last_load, now_ns};
+use sardana_chaos_tests::journal::{Deed, Journal, now_ns};
 use sardana_chaos_tests::pace::quantile;
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::Trial;
@@ -264,9 +264,10 @@ async fn restore(trial: &Trial, folder: &Path, state: State) -> Result<f64> {
             Event::Job(JobEvent::Steps(_)) => {
                 ensure!(begun > 0, "the job began anew, although there is a checkpoint");
                 print_memory("reading", state, &pids, &before)?;
+                let journal = Journal::read(trial.folder())?;
                 let mut there = 0;
                 for &pid in &pids {
-                    let (loads, _) = last_load(trial.folder(), pid)?.context("each worker loads the state")?;
+                    let (loads, _) = journal.last_load(pid).context("each worker loads the state")?;
                     there = there.max(loads);
                 }
                 return Ok((there - begun) as f64 / 1e9);

@@ -11,15 +11,15 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use anyhow::{Context, Result, bail};
+use rustix::process::Signal;
 use sardana::launch::{Event, Launched, OperatorRequest, launch};
 use sardana::{AgentEvent, GenerationEvent, JobEvent, WorkerEvent, WorkerId};
 use sardana_chaos_tests::dice::Dice;
-use sardana_chaos_tests::journal::{Journal, last_load, now_ns};
+use sardana_chaos_tests::journal::{Journal, now_ns};
 use sardana_chaos_tests::pace::{Pace, quantile};
 use sardana_chaos_tests::setup::Setup;
-use sardana_chaos_tests::trial::Trial;
+use sardana_chaos_tests::trial::{Trial, members_of, send};
 use tokio::time::{sleep, timeout};
 
 #[path = "join/stream.rs"]
@@ -129,7 +129,8 @@ impl Join {
     fn print(&self, name: &str, trial: &Trial, stream: f64) -> Result<()> {
         let at = &self.at;
         let (_, pid) = self.newcomer.context("a worker was started")?;
-        let steps = Pace::of(&Journal::read(trial.folder())?, Some(pid));
+        let journal = Journal::read(trial.folder())?;
+        let steps = Pace::of(&journal, Some(pid));
         let mut before: Vec<f64> = steps.within(0, at.asked).collect();
         let mut after: Vec<f64> = steps.within(at.switched, at.ended).collect();
         let median = quantile(&mut before, 0.5);
@@ -165,7 +166,7 @@ impl Join {
             span(at.joined, at.switched),
             span(at.started, at.switched)
         );
-        let (begin, end) = last_load(trial.folder(), pid)?.context("the newcomer loaded the state")?;
+        let (begin, end) = journal.last_load(pid).context("the newcomer loaded the state")?;
         let mib = trial.setup.ballast as f64 / f64::from(1 << 20);
         let bandwidth = mib / (span(at.snapshot, begin) / 1e3);
         println!(
@@ -202,12 +203,7 @@ async fn join(name: &str, mib: usize, rest_us: u64, stream: f64) -> Result<()> {
         Ok(outcome) => outcome?,
         Err(_) => bail!("{name}: nobody joined within {LIMIT:?}: {join:?}"),
     }
-    let summary = summary?;
-    let whole = u64::from(trial.setup.shards) * summary.step.get() + summary.recomputed;
-    ensure!(
-        summary.unknown == 0 && summary.computed == whole,
-        "the counts do not agree: {summary:?}"
-    );
+    trial.counts_agree(&summary?)?;
     join.print(&format!("join/{mib} MiB/{name}"), &trial, stream)
 }
 
@@ -225,26 +221,20 @@ struct Replacing {
 impl Replacing {
     fn see(&mut self, event: &Event) {
         let ms = |since: Instant| since.elapsed().as_secs_f64() * 1e3;
-        match event {
-            Event::Agent(AgentEvent::Started { worker, .. }) => {
-                self.born.insert(*worker, Instant::now());
+        if let Event::Agent(AgentEvent::Started { worker, .. }) = event {
+            self.born.insert(*worker, Instant::now());
+        }
+        let Event::Job(event) = event else { return };
+        if let Some(members) = members_of(event) {
+            self.members = members.to_vec();
+            let all = members.len() >= WORKERS as usize;
+            if let Some((_, since)) = self.killed.take_if(|(victim, _)| all && !members.contains(victim)) {
+                self.replaced.push(ms(since));
             }
-            Event::Job(
-                JobEvent::Generation(GenerationEvent::Forming { members, .. })
-                | JobEvent::Generation(GenerationEvent::Switched { members, .. }),
-            ) => {
-                self.members.clone_from(members);
-                let all = members.len() >= WORKERS as usize;
-                if let Some((_, since)) = self.killed.take_if(|(victim, _)| all && !members.contains(victim)) {
-                    self.replaced.push(ms(since));
-                }
-            }
-            Event::Job(JobEvent::Generation(GenerationEvent::Resumed { .. })) => {
-                if let Some((_, since)) = self.killed.filter(|_| self.resumed.len() == self.replaced.len()) {
-                    self.resumed.push(ms(since));
-                }
-            }
-            Event::Job(_) | Event::Agent(_) => {}
+        } else if let JobEvent::Generation(GenerationEvent::Resumed { .. }) = event
+            && let Some((_, since)) = self.killed.filter(|_| self.resumed.len() == self.replaced.len())
+        {
+            self.resumed.push(ms(since));
         }
     }
 
@@ -260,11 +250,7 @@ impl Replacing {
         };
         let pid = launched.pid(victim).context("a member has a process")?;
         self.killed = Some((victim, Instant::now()));
-        kill_process(
-            Pid::from_raw(pid.try_into()?).context("no process has the number 0")?,
-            Signal::KILL,
-        )?;
-        Ok(())
+        send(pid, Signal::KILL)
     }
 
     async fn run(&mut self, launched: &mut Launched, kills: usize) -> Result<()> {

@@ -6,15 +6,15 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use anyhow::{Context, Result};
+use rustix::process::Signal;
 use sardana::launch::{Event, Launched, launch};
 use sardana::{AgentEvent, GenerationEvent, JobEvent, WorkerEvent, WorkerId};
 use sardana_chaos_tests::dice::Dice;
 use sardana_chaos_tests::journal::{Deed, Journal, now_ns};
 use sardana_chaos_tests::pace::quantile;
 use sardana_chaos_tests::setup::Setup;
-use sardana_chaos_tests::trial::Trial;
+use sardana_chaos_tests::trial::{Trial, send};
 
 const WORKER: &str = env!("CARGO_BIN_EXE_chaos_worker");
 
@@ -88,7 +88,6 @@ impl Watch {
             return Ok(());
         };
         let pid = launched.pid(victim).context("a member has a process")?;
-        let raw = Pid::from_raw(pid.try_into()?).context("no process has the number 0")?;
         let sample = Sample {
             pid,
             killed: Instant::now(),
@@ -98,7 +97,7 @@ impl Watch {
             total: Duration::ZERO,
             recomputed: 0,
         };
-        kill_process(raw, Signal::KILL)?;
+        send(pid, Signal::KILL)?;
         self.under_way = Some((victim, sample));
         Ok(())
     }
@@ -133,11 +132,7 @@ async fn measure(name: &str, work_us: u64, kills: usize) -> Result<()> {
     }
     launched.steering().request_stop();
     let summary = launched.finish(|_, _| {}).await?;
-    let whole = 8 * summary.step.get() + summary.recomputed;
-    ensure!(
-        summary.unknown == 0 && summary.computed == whole,
-        "the counts do not agree: {summary:?}"
-    );
+    trial.counts_agree(&summary)?;
     let journal = Journal::read(trial.folder())?;
     print(name, &journal, &watch.samples);
     Ok(())

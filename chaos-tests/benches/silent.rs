@@ -10,12 +10,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use sardana::hosts::{JoinFile, Missing, Moment, PrivateFolder};
 use sardana::launch::{Event, Launched, launch};
 use sardana::{GenerationEvent, JobEvent, WorkerEvent};
 use sardana_chaos_tests::journal::{Journal, now_ns};
-use sardana_chaos_tests::pace::{Pace, quantile};
+use sardana_chaos_tests::pace::{Pace, print_parts};
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::Trial;
 use tokio::time::{sleep, timeout};
@@ -88,26 +88,12 @@ impl Run {
 
     fn print(&self, name: &str, pace: &Pace) -> Result<()> {
         println!("{name}: {}", self.met);
-        let mut first = None;
-        for (what, (from, to)) in [
+        let parts = [
             ("before", self.before),
             ("while they are there", self.during),
             ("after", self.after),
-        ] {
-            let mut steps: Vec<f64> = pace.within(from, to).collect();
-            ensure!(!steps.is_empty(), "{name}: no step was applied {what}");
-            let now = [0.5, 0.99, 1.0].map(|share| quantile(&mut steps, share));
-            let of = *first.get_or_insert(now);
-            println!(
-                "  a step {what:<21} median {:>7.2} ms ({:.3} of before), p99 {:>7.2} ms ({:.3}), longest {:>7.2} ms ({:.3})",
-                now[0],
-                now[0] / of[0],
-                now[1],
-                now[1] / of[1],
-                now[2],
-                now[2] / of[2]
-            );
-        }
+        ];
+        print_parts(pace, parts)?;
         self.remarks.iter().for_each(|remark| println!("  {remark}"));
         Ok(())
     }
@@ -135,12 +121,7 @@ async fn measure(manner: Manner, size: Size) -> Result<()> {
         Ok(outcome) => outcome?,
         Err(_) => bail!("{name}: it takes more than {LIMIT:?}: {run:?}"),
     }
-    let summary = summary?;
-    let whole = u64::from(trial.setup.shards) * summary.step.get() + summary.recomputed;
-    ensure!(
-        summary.unknown == 0 && summary.computed == whole,
-        "the counts do not agree: {summary:?}"
-    );
+    trial.counts_agree(&summary?)?;
     run.print(&name, &Pace::of(&Journal::read(trial.folder())?, None))
 }
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
-use sardana::{GenerationEvent, JobEvent, Loss, Step, Summary, WorkerEvent, WorkerId};
+use sardana::{JobEvent, Loss, Step, Summary, WorkerEvent, WorkerId};
 
 use crate::journal::Journal;
 use crate::setup::Setup;
-use crate::trial::{Ended, Trial};
+use crate::trial::{Ended, Trial, members_of};
 
 /// Faults at which another thread may be between a gradient's line in the journal and its count: then the journal has one more.
 const BESIDE_TRAINING: [&str; 10] = [
@@ -51,30 +51,16 @@ impl Doubts {
             if let JobEvent::Generation(GenerationEvent::Forming { dropping, .. }) = event {
                 doubts.dropped += u32::from(*dropping);
             }
-            match event {
-                JobEvent::Worker(WorkerEvent::Lost { worker, cause, .. }) => doubts.lost(*worker, cause),
-                JobEvent::Worker(WorkerEvent::Joined { worker, .. }) => {
-                    doubts.returns += u32::from(doubts.uncounted.contains(worker));
-                }
-                JobEvent::StateLost { .. } => doubts.states_lost += 1,
-                JobEvent::Generation(
-                    GenerationEvent::Forming { members, .. } | GenerationEvent::Switched { members, .. },
-                ) => {
-                    let others = members.iter().all(|member| !before.contains(member));
-                    doubts.heirs += u32::from(others && !before.is_empty());
-                    before = members;
-                }
-                JobEvent::Worker(_)
-                | JobEvent::Generation(_)
-                | JobEvent::Checkpoint(_)
-                | JobEvent::Steps(_)
-                | JobEvent::Snapshot { .. }
-                | JobEvent::Waiting { .. }
-                | JobEvent::Fenced { .. }
-                | JobEvent::NotRecorded { .. }
-                | JobEvent::RecordedAgain { .. }
-                | JobEvent::Done(_)
-                | JobEvent::Failed { .. } => {}
+            if let JobEvent::Worker(WorkerEvent::Lost { worker, cause, .. }) = event {
+                doubts.lost(*worker, cause);
+            } else if let JobEvent::Worker(WorkerEvent::Joined { worker, .. }) = event {
+                doubts.returns += u32::from(doubts.uncounted.contains(worker));
+            } else if let JobEvent::StateLost { .. } = event {
+                doubts.states_lost += 1;
+            } else if let Some(members) = members_of(event) {
+                let others = members.iter().all(|member| !before.contains(member));
+                doubts.heirs += u32::from(others && !before.is_empty());
+                before = members;
             }
         }
         doubts

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 
 /// Gradients that a process computes before it joins, to show that its arithmetic is the others'.
 pub const PROBE_GRADIENTS: usize = 3;
@@ -17,7 +17,7 @@ pub const PROBE_GRADIENTS: usize = 3;
 pub const PROBE_UPDATES: usize = 2;
 
 /// What was computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Deed {
     /// The gradient of a shard.
     Gradient {
@@ -29,10 +29,12 @@ pub enum Deed {
         /// Tells one resulting state from another.
         digest: u64,
     },
+    /// The loading of the state's ballast, of whatever step.
+    Load,
 }
 
 /// One line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
     /// The process: its number and when it began, since numbers come again.
     pub life: (u32, u64),
@@ -71,35 +73,6 @@ fn path(folder: &Path) -> PathBuf {
     folder.join("journal")
 }
 
-/// Notes in `folder` that this process has just loaded the state's ballast, which it began at `begin_ns`.
-///
-/// # Errors
-/// When it cannot be written.
-pub fn note_load(folder: &Path, begin_ns: u64) -> std::io::Result<()> {
-    let line = format!("{} {begin_ns} {}\n", std::process::id(), now_ns());
-    let mut file = OpenOptions::new().create(true).append(true).open(folder.join("loads"))?;
-    file.write_all(line.as_bytes())
-}
-
-/// When the process `pid` last loaded the state's ballast: begin and end, in nanoseconds since 1970.
-///
-/// # Errors
-/// When the notes cannot be read, or are damaged.
-pub fn last_load(folder: &Path, pid: u32) -> Result<Option<(u64, u64)>> {
-    let text = std::fs::read_to_string(folder.join("loads")).context("the notes of loads cannot be read")?;
-    let mut last = None;
-    for line in text.lines() {
-        let numbers: Vec<u64> = line.split(' ').map(str::parse).collect::<Result<_, _>>()?;
-        let &[by, begin, end] = numbers.as_slice() else {
-            bail!("expected three numbers, found `{line}`");
-        };
-        if by == u64::from(pid) {
-            last = Some((begin, end));
-        }
-    }
-    Ok(last)
-}
-
 impl Pen {
     /// A pen for this process and the journal of `folder`.
     ///
@@ -117,36 +90,15 @@ impl Pen {
     /// # Errors
     /// When it cannot be written.
     pub fn write(&self, deed: Deed, step: u64, begin_ns: u64) -> std::io::Result<()> {
-        let (pid, born) = self.life;
-        let (kind, detail) = match deed {
-            Deed::Gradient { shard } => ("gradient", u64::from(shard)),
-            Deed::Update { digest } => ("update", digest),
-        };
-        let line = format!("{pid} {born} {kind} {detail} {step} {begin_ns} {}\n", now_ns());
-        (&self.file).write_all(line.as_bytes())
-    }
-}
-
-impl FromStr for Line {
-    type Err = anyhow::Error;
-
-    fn from_str(line: &str) -> Result<Self> {
-        let words: Vec<&str> = line.split(' ').collect();
-        let &[pid, born, kind, detail, step, begin, end] = words.as_slice() else {
-            bail!("expected seven words, found `{line}`");
-        };
-        let deed = match kind {
-            "gradient" => Deed::Gradient { shard: detail.parse()? },
-            "update" => Deed::Update { digest: detail.parse()? },
-            other => bail!("nobody does `{other}`"),
-        };
-        Ok(Self {
-            life: (pid.parse()?, born.parse()?),
+        let line = Line {
+            life: self.life,
             deed,
-            step: step.parse()?,
-            begin_ns: begin.parse()?,
-            end_ns: end.parse()?,
-        })
+            step,
+            begin_ns,
+            end_ns: now_ns(),
+        };
+        let line = serde_json::to_string(&line)? + "\n";
+        (&self.file).write_all(line.as_bytes())
     }
 }
 
@@ -161,14 +113,15 @@ impl Journal {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(error).context("the journal cannot be read"),
         };
-        let mut seen = BTreeMap::<(u32, u64), (usize, usize)>::new();
+        let mut seen = BTreeMap::<(u32, u64), (usize, usize, usize)>::new();
         let mut lines = Vec::new();
         for line in text.lines() {
-            let line: Line = line.parse().context("the journal is damaged")?;
-            let (gradients, updates) = seen.entry(line.life).or_default();
+            let line: Line = serde_json::from_str(line).context("the journal is damaged")?;
+            let (gradients, updates, loads) = seen.entry(line.life).or_default();
             let (count, probes) = match line.deed {
                 Deed::Gradient { .. } => (gradients, PROBE_GRADIENTS),
                 Deed::Update { .. } => (updates, PROBE_UPDATES),
+                Deed::Load => (loads, 0),
             };
             *count += 1;
             if *count > probes {
@@ -196,11 +149,19 @@ impl Journal {
         self.lines.iter().filter(of_one).count()
     }
 
+    /// When the process `pid` last loaded the state's ballast: begin and end, in nanoseconds since 1970.
+    #[must_use]
+    pub fn last_load(&self, pid: u32) -> Option<(u64, u64)> {
+        let of_it = |line: &&Line| line.deed == Deed::Load && line.life.0 == pid;
+        let load = self.lines.iter().rfind(of_it)?;
+        Some((load.begin_ns, load.end_ns))
+    }
+
     /// Every update as process, step and digest, in the order in which they were written.
     pub fn updates(&self) -> impl Iterator<Item = ((u32, u64), u64, u64)> + '_ {
         self.lines.iter().filter_map(|line| match line.deed {
             Deed::Update { digest } => Some((line.life, line.step, digest)),
-            Deed::Gradient { .. } => None,
+            Deed::Gradient { .. } | Deed::Load => None,
         })
     }
 }

@@ -17,7 +17,7 @@ use sardana::model::{Dtype, GradientWriter, Mean, ModelError, SharedState, Step,
 
 use crate::dice::mix;
 use crate::gate::{Place, Trap};
-use crate::journal::{Deed, Pen, note_load, now_ns};
+use crate::journal::{Deed, Pen, now_ns};
 use crate::setup::Setup;
 
 /// Elements of the f64 tensor.
@@ -159,6 +159,12 @@ impl SharedState for Shared {
     }
 }
 
+/// The values that these bytes are, as `read` reads each.
+fn fill<T, const N: usize>(values: &mut [T], bytes: &[u8], read: fn([u8; N]) -> T) {
+    let (chunks, _) = bytes.as_chunks();
+    values.iter_mut().zip(chunks).for_each(|(value, bytes)| *value = read(*bytes));
+}
+
 /// A number of a random sign and magnitude, from 2⁻⁸ to 2⁸.
 fn wild_f32(bits: u64) -> f32 {
     let sign = (bits >> 63) as u32;
@@ -250,20 +256,8 @@ impl Trainable for Touchy {
     }
 
     fn load(&mut self, tensor: &TensorSpec, bytes: &[u8]) -> Result<(), ModelError> {
-        let small = |values: &mut [f32]| {
-            let (chunks, _) = bytes.as_chunks();
-            values
-                .iter_mut()
-                .zip(chunks)
-                .for_each(|(value, bytes)| *value = f32::from_le_bytes(*bytes));
-        };
-        let wide = |values: &mut [f64]| {
-            let (chunks, _) = bytes.as_chunks();
-            values
-                .iter_mut()
-                .zip(chunks)
-                .for_each(|(value, bytes)| *value = f64::from_le_bytes(*bytes));
-        };
+        let small = |values: &mut [f32]| fill(values, bytes, f32::from_le_bytes);
+        let wide = |values: &mut [f64]| fill(values, bytes, f64::from_le_bytes);
         match tensor.name.as_str() {
             "weights" => small(&mut self.weights),
             "momentum" => small(&mut self.momentum),
@@ -274,7 +268,7 @@ impl Trainable for Touchy {
                 let begin = now_ns();
                 Arc::make_mut(&mut self.ballast).copy_from_slice(bytes);
                 if let Some(instruments) = self.instruments.as_ref().filter(|_| !bytes.is_empty()) {
-                    note_load(&instruments.folder, begin)?;
+                    instruments.pen.write(Deed::Load, 0, begin)?;
                 }
             }
             other => return Err(format!("no tensor {other}").into()),

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::{Result, ensure};
+
 use crate::journal::{Deed, Journal};
 
 /// The steps of some processes, each with when it ended, in nanoseconds since 1970, and how long it took, in ms.
@@ -28,6 +30,30 @@ impl Pace {
         let under_way = move |(end, took): &&(u64, f64)| *end > from && end - (took * 1e6) as u64 <= to;
         self.0.iter().filter(under_way).map(|(_, took)| *took)
     }
+}
+
+/// Prints how long steps took in each part of a run, from when to when it was in nanoseconds since 1970, against the first part.
+///
+/// # Errors
+/// When no step was applied in a part.
+pub fn print_parts(pace: &Pace, parts: [(&str, (u64, u64)); 3]) -> Result<()> {
+    let mut first = None;
+    for (what, (from, to)) in parts {
+        let mut steps: Vec<f64> = pace.within(from, to).collect();
+        ensure!(!steps.is_empty(), "no step was applied {what}");
+        let now = [0.5, 0.99, 1.0].map(|share| quantile(&mut steps, share));
+        let of = *first.get_or_insert(now);
+        println!(
+            "  a step {what:<21} median {:>7.2} ms ({:.3} of before), p99 {:>7.2} ms ({:.3}), longest {:>7.2} ms ({:.3})",
+            now[0],
+            now[0] / of[0],
+            now[1],
+            now[1] / of[1],
+            now[2],
+            now[2] / of[2]
+        );
+    }
+    Ok(())
 }
 
 /// The smallest of `values`, which this sorts, that is not below a share of all; no number if there are none.

@@ -2,22 +2,19 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use sardana::{Balance, Calm, Job, Order};
+use anyhow::{Context, Result};
+use sardana::{Balance, Job, Order};
+use serde::{Deserialize, Serialize};
 
-/// The variable with the job's numbers.
+/// The variable with the job, as JSON.
 const JOB_VARIABLE: &str = "SARDANA_CHAOS_JOB";
 
 /// The variable with the folder of journal and gates.
 const FOLDER_VARIABLE: &str = "SARDANA_CHAOS_FOLDER";
 
-/// What is told instead of a calm if shards never move.
-const NEVER: u128 = u64::MAX as u128;
-
 /// A trial's job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setup {
     /// How many workers are started.
     pub workers: u32,
@@ -99,33 +96,8 @@ impl Setup {
     /// The environment that tells a worker process.
     #[must_use]
     pub fn environment(&self, folder: &Path) -> Vec<(OsString, OsString)> {
-        let Self {
-            workers,
-            min,
-            max,
-            restarts,
-            shards,
-            steps,
-            samples,
-            batch,
-            order,
-            elements,
-            ballast,
-            work_us,
-            rest_us,
-            slower,
-            balance,
-            gate_step,
-        } = self;
-        let (calm_ms, calm_steps) = match balance {
-            Balance::Off => (NEVER, NEVER),
-            Balance::After(calm) => (calm.time.as_millis(), calm.steps.into()),
-        };
-        let numbers = format!(
-            "{workers} {min} {max} {restarts} {shards} {steps} {samples} {batch} {elements} {ballast} {work_us} {rest_us} \
-             {slower} {calm_ms} {calm_steps} {gate_step} {order}"
-        );
-        vec![(JOB_VARIABLE.into(), numbers.into()), (FOLDER_VARIABLE.into(), folder.into())]
+        let job = serde_json::json!(self).to_string();
+        vec![(JOB_VARIABLE.into(), job.into()), (FOLDER_VARIABLE.into(), folder.into())]
     }
 
     /// The setup and folder that this process was told.
@@ -135,56 +107,7 @@ impl Setup {
     pub fn from_environment() -> Result<(Self, PathBuf)> {
         let text = std::env::var(JOB_VARIABLE).with_context(|| format!("{JOB_VARIABLE} tells a worker its job"))?;
         let folder = std::env::var_os(FOLDER_VARIABLE).with_context(|| format!("{FOLDER_VARIABLE} names a folder"))?;
-        let (numbers, order) = text.rsplit_once(' ').context("numbers, then the order")?;
-        let numbers: Vec<u64> = numbers.split(' ').map(str::parse).collect::<Result<_, _>>()?;
-        let &[
-            workers,
-            min,
-            max,
-            restarts,
-            shards,
-            steps,
-            samples,
-            batch,
-            elements,
-            ballast,
-            work_us,
-            rest_us,
-            slower,
-            calm_ms,
-            calm_steps,
-            gate_step,
-        ] = numbers.as_slice()
-        else {
-            bail!("{JOB_VARIABLE}: expected sixteen numbers, found {}", numbers.len());
-        };
-        let setup = Self {
-            workers: workers.try_into()?,
-            min: min.try_into()?,
-            max: max.try_into()?,
-            restarts: restarts.try_into()?,
-            shards: shards.try_into()?,
-            steps,
-            samples,
-            batch,
-            order: match order {
-                "exact" => Order::Exact,
-                "fast" => Order::Fast,
-                other => bail!("{JOB_VARIABLE}: no order is called `{other}`"),
-            },
-            elements: elements.try_into()?,
-            ballast: ballast.try_into()?,
-            work_us,
-            rest_us,
-            slower: slower.try_into()?,
-            balance: if calm_steps == u64::MAX {
-                Balance::Off
-            } else {
-                let time = Duration::from_millis(calm_ms);
-                Balance::After(Calm { time, steps: calm_steps })
-            },
-            gate_step,
-        };
+        let setup = serde_json::from_str(&text).with_context(|| format!("{JOB_VARIABLE}: {text}"))?;
         Ok((setup, folder.into()))
     }
 }

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Result, ensure};
 use sardana::launch::Event;
 use sardana::reference::{self, Reference};
-use sardana::{Generation, GenerationEvent, JobEvent, Order, Step, StepReport, Summary};
+use sardana::{
+    AgentEvent, Generation, GenerationEvent, JobEvent, Loss, Order, Step, StepReport, Summary, WorkerEvent, WorkerId,
+};
 
 use crate::journal::Journal;
 use crate::model::Touchy;
@@ -94,10 +96,46 @@ impl Trial {
 impl Ended {
     /// What happened to the job.
     pub fn job_events(&self) -> impl Iterator<Item = &JobEvent> {
-        self.told.iter().filter_map(|(_, told)| match told {
-            Told::Event(Event::Job(event)) => Some(event),
-            Told::Event(Event::Agent(_)) | Told::Signal(..) | Told::Request(_) => None,
+        self.events().filter_map(|event| match event {
+            Event::Job(event) => Some(event),
+            Event::Agent(_) => None,
         })
+    }
+
+    /// What happened to the job and its processes.
+    pub fn events(&self) -> impl Iterator<Item = &Event> {
+        self.told.iter().filter_map(|(_, told)| match told {
+            Told::Event(event) => Some(event),
+            Told::Signal(..) | Told::Request(_) => None,
+        })
+    }
+
+    /// How many such things happened to the job.
+    pub fn count(&self, such: impl Fn(&JobEvent) -> bool) -> usize {
+        self.job_events().filter(|event| such(event)).count()
+    }
+
+    /// How often all members were told to halt.
+    #[must_use]
+    pub fn halts(&self) -> usize {
+        self.count(|event| matches!(event, JobEvent::Generation(GenerationEvent::Halting { .. })))
+    }
+
+    /// The workers that were left out, and why.
+    pub fn losses(&self) -> impl Iterator<Item = (WorkerId, &Loss)> {
+        self.job_events().filter_map(|event| {
+            let JobEvent::Worker(WorkerEvent::Lost { worker, cause, .. }) = event else {
+                return None;
+            };
+            Some((*worker, cause))
+        })
+    }
+
+    /// Whether a worker's agent has seen it end by SIGKILL.
+    #[must_use]
+    pub fn was_killed(&self, worker: WorkerId) -> bool {
+        let by_signal = |event: &Event| matches!(event, Event::Agent(AgentEvent::Ended { worker: one, how }) if *one == worker && how.contains("signal 9"));
+        self.events().any(by_signal)
     }
 }
 
@@ -147,8 +185,9 @@ fn updates(journal: &Journal, state_lost: bool) -> Result<()> {
 fn generations(events: &[&JobEvent]) -> Result<()> {
     let mut newest = Generation::NONE;
     for event in events {
-        if let JobEvent::Generation(GenerationEvent::Forming { generation, members, .. })
-        | JobEvent::Generation(GenerationEvent::Switched { generation, members, .. }) = event
+        if let JobEvent::Generation(
+            GenerationEvent::Forming { generation, members, .. } | GenerationEvent::Switched { generation, members, .. },
+        ) = event
         {
             ensure!(*generation > newest, "GEN-1: {generation} after {newest}");
             newest = *generation;

@@ -41,6 +41,19 @@ fn private_folder() -> TempDir {
     tempfile::Builder::new().permissions(private).tempdir().unwrap()
 }
 
+/// A join file for an agent, of a coordinator at these addresses.
+fn join_file(authority: &Authority, addresses: &[&str]) -> JoinFile {
+    let now = Moment::of(SystemTime::now());
+    let terms = Terms {
+        role: Role::Agent,
+        expires: Moment::new(now.seconds() + 3_600),
+        uses: 3,
+    };
+    let invitation = invite(authority, terms, now).unwrap();
+    let addresses = addresses.iter().map(|address| address.parse().unwrap());
+    JoinFile::new(invitation, authority, addresses.collect())
+}
+
 fn generation() -> Generation {
     Generation::new(Incarnation::new(1), 7)
 }
@@ -101,28 +114,19 @@ fn trusted() {
     );
     let request = PendingKey::generate().unwrap().request().unwrap();
     keep("enrolment", "request", Some(2), &request);
-    let now = Moment::of(SystemTime::now());
-    let terms = Terms {
-        role: Role::Agent,
-        expires: Moment::new(now.seconds() + 3_600),
-        uses: 3,
-    };
-    let invitation = invite(&authority, terms, now).unwrap();
-    let join = JoinFile::new(
-        invitation.clone(),
-        &authority,
-        vec!["127.0.0.1:4000".parse().unwrap(), "[::1]:4000".parse().unwrap()],
-    );
+    let join = join_file(&authority, &["127.0.0.1:4000", "[::1]:4000"]);
     join.write(&folder.path().join("join"), Existing::Refuse).unwrap();
     keep("join_files", "agent", None, &file("join"));
     let mut uses = Uses::kept(&private).unwrap();
     for key in [1, 2] {
-        uses.note(&invitation, KeyDigest::new([key; 16]), now).unwrap();
+        uses.note(&join.invitation, KeyDigest::new([key; 16]), Moment::of(SystemTime::now()))
+            .unwrap();
     }
     keep("uses", "two", None, &file(USES_FILE));
     let line = file(USES_FILE);
     let body = line.split(|&byte| byte == b'\n').next().unwrap();
     keep("uses", "unsealed", None, &body[..body.len() - 65]);
+    let invitation = join.invitation;
     let asked = EnrolRequest::Invited { invitation, request };
     keep("enrolment", "asked", Some(0), &encode(&asked, 4_096).unwrap());
 }
@@ -133,14 +137,7 @@ fn trusted() {
 fn in_a_keyring() {
     let folder = private_folder();
     let authority = Authority::new(JOB).unwrap();
-    let now = Moment::of(SystemTime::now());
-    let terms = Terms {
-        role: Role::Agent,
-        expires: Moment::new(now.seconds() + 3_600),
-        uses: 3,
-    };
-    let invitation = invite(&authority, terms, now).unwrap();
-    let join = JoinFile::new(invitation, &authority, vec!["127.0.0.1:4000".parse().unwrap()]);
+    let join = join_file(&authority, &["127.0.0.1:4000"]);
     join.write(&folder.path().join("join"), Existing::Refuse).unwrap();
     keep("join_files", "keyring", None, &fs::read(folder.path().join("join")).unwrap());
     let [new, certified] = sardana_net::fuzzing::key_files(&authority, &join, &folder.path().join("key"));

@@ -341,32 +341,26 @@ impl Process {
 /// How a worker ended, by its error: some ends are the doing of others.
 fn ended(error: &WorkerError) -> Ending {
     let words = error.to_string();
+    // The coordinator has no reason to refuse a process here: one that is told so gives up for good.
+    let not_joined = |error: &JoinError| matches!(error, JoinError::NotThere { .. } | JoinError::Over);
     match error {
-        WorkerError::Join(error) => match **error {
-            JoinError::NotThere { .. } | JoinError::Over => Ending::Anew(words),
-            // The coordinator has no reason to refuse a process here: one that is told so gives up for good.
-            JoinError::Bind(_) | JoinError::NotTrusted { .. } | JoinError::Refused { .. } => Ending::Wrong(words),
-        },
         WorkerError::Dismissed { .. } => Ending::Anew(words),
-        WorkerError::Bind(_) | WorkerError::Model { .. } | WorkerError::Terminated { .. } | WorkerError::Broken { .. } => {
-            Ending::Wrong(words)
-        }
+        WorkerError::Join(error) if not_joined(error) => Ending::Anew(words),
+        WorkerError::Join(_)
+        | WorkerError::Bind(_)
+        | WorkerError::Model { .. }
+        | WorkerError::Terminated { .. }
+        | WorkerError::Broken { .. } => Ending::Wrong(words),
     }
 }
 
 /// Which enrolments may fail for a while.
 fn not_enrolled(error: &EnrolError) -> Ending {
     let words = format!("it could not enrol: {error}");
-    match error {
-        EnrolError::NotThere { .. } => Ending::Anew(words),
-        EnrolError::JoinFile(_)
-        | EnrolError::Keyring(_)
-        | EnrolError::Role { .. }
-        | EnrolError::Bind(_)
-        | EnrolError::Key(_)
-        | EnrolError::NotTrusted(_)
-        | EnrolError::Refused { .. }
-        | EnrolError::Certificate { .. } => Ending::Wrong(words),
+    if let EnrolError::NotThere { .. } = error {
+        Ending::Anew(words)
+    } else {
+        Ending::Wrong(words)
     }
 }
 

@@ -4,43 +4,59 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use sardana_protocol::status::OperatorRequest;
+use strum::{IntoStaticStr, VariantNames};
 
 use super::cluster::{COORDINATOR, Happening};
 use super::run::Run;
 use crate::dice::Dice;
 
 /// One thing that goes wrong. The number n means the n-th of the workers that are there when it happens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantNames)]
 pub(super) enum Fault {
     /// A worker's process is killed. Another is started after a while.
+    #[strum(serialize = "fault: a worker killed")]
     KillWorker(u64),
     /// All workers but one are killed at once.
+    #[strum(serialize = "fault: most workers killed")]
     KillMost,
     /// The coordinator is killed, and started again after this time with what it had written down.
+    #[strum(serialize = "fault: the coordinator killed")]
     KillCoordinator(Duration),
     /// The same, and its disk is lost.
+    #[strum(serialize = "fault: the coordinator killed, and its records lost")]
     LoseCoordinator(Duration),
     /// A worker's host is cut off from all others for so long.
+    #[strum(serialize = "fault: a worker cut off")]
     CutOff(u64, Duration),
     /// Two workers do not reach each other for so long.
+    #[strum(serialize = "fault: two workers cut off from each other")]
     CutPair(u64, u64, Duration),
     /// Only the worker and the coordinator do not reach each other for so long.
+    #[strum(serialize = "fault: a worker cut off from the coordinator")]
     CutControl(u64, Duration),
     /// For so long no message of the worker arrives; it hears the others.
+    #[strum(serialize = "fault: a worker that nobody hears")]
     Mute(u64, Duration),
     /// The coordinator is cut off from all workers for so long.
+    #[strum(serialize = "fault: the coordinator cut off")]
     CutCoordinator(Duration),
     /// For so long, of 1,000 datagrams so many are lost, and so many doubled.
+    #[strum(serialize = "fault: a storm")]
     Storm(Duration, u64, u64),
     /// For so long datagrams take up to so much longer, each its own time.
+    #[strum(serialize = "fault: datagrams out of order")]
     Shuffle(Duration, Duration),
     /// For so long nothing larger passes than what any network carries.
+    #[strum(serialize = "fault: a narrow path")]
     Narrow(Duration),
     /// A worker does nothing for so long; its network answers.
+    #[strum(serialize = "fault: a worker frozen")]
     Freeze(u64, Duration),
     /// One more worker comes.
+    #[strum(serialize = "fault: one worker more")]
     Grow,
     /// An operator drains a worker.
+    #[strum(serialize = "fault: a worker drained")]
     Drain(u64),
 }
 
@@ -79,27 +95,6 @@ impl Fault {
             _ => Self::Drain(who),
         }
     }
-
-    /// The fault's name.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::KillWorker(_) => "fault: a worker killed",
-            Self::KillMost => "fault: most workers killed",
-            Self::KillCoordinator(_) => "fault: the coordinator killed",
-            Self::LoseCoordinator(_) => "fault: the coordinator killed, and its records lost",
-            Self::CutOff(..) => "fault: a worker cut off",
-            Self::CutPair(..) => "fault: two workers cut off from each other",
-            Self::CutControl(..) => "fault: a worker cut off from the coordinator",
-            Self::Mute(..) => "fault: a worker that nobody hears",
-            Self::CutCoordinator(_) => "fault: the coordinator cut off",
-            Self::Storm(..) => "fault: a storm",
-            Self::Shuffle(..) => "fault: datagrams out of order",
-            Self::Narrow(_) => "fault: a narrow path",
-            Self::Freeze(..) => "fault: a worker frozen",
-            Self::Grow => "fault: one worker more",
-            Self::Drain(_) => "fault: a worker drained",
-        }
-    }
 }
 
 /// From which host to which nothing passes.
@@ -109,39 +104,26 @@ fn both_ways(one: IpAddr, other: IpAddr) -> Cuts {
     vec![(one, other), (other, one)]
 }
 
-/// Whether a fault found what it strikes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Struck {
-    Yes,
-    Nothing,
-}
-
-impl Struck {
-    fn is(struck: bool) -> Self {
-        if struck { Self::Yes } else { Self::Nothing }
-    }
-}
-
 impl Run {
     /// Lets something go wrong. It counts only once it has.
     pub(super) fn strike(&mut self, fault: Fault) {
-        self.tell(&format!("{}: {fault:?}", fault.name()));
-        match self.strikes(fault) {
-            Struck::Yes => {
-                self.count("faults");
-                self.count(fault.name());
-            }
-            Struck::Nothing => self.tell("it strikes nothing"),
+        let name: &'static str = fault.into();
+        self.tell(&format!("{name}: {fault:?}"));
+        if self.strikes(fault) {
+            self.count("faults");
+            self.count(name);
+        } else {
+            self.tell("it strikes nothing");
         }
     }
 
-    fn strikes(&mut self, fault: Fault) -> Struck {
+    /// Whether there is what a fault strikes.
+    fn strikes(&mut self, fault: Fault) -> bool {
         match fault {
             Fault::KillWorker(who) => self.kill(who),
             Fault::KillMost => {
                 let most = 1..self.cluster.workers.len();
-                let killed = most.filter(|_| self.kill(0) == Struck::Yes).count();
-                Struck::is(killed > 0)
+                most.filter(|_| self.kill(0)).count() > 0
             }
             Fault::KillCoordinator(after) => self.kill_coordinator(after),
             Fault::LoseCoordinator(after) => {
@@ -152,7 +134,7 @@ impl Run {
             Fault::CutOff(who, long) => self.cut(who, long, both_ways),
             Fault::CutPair(who, other, long) => match self.ip(who).zip(self.ip(other)) {
                 Some((one, other)) if one != other => self.begin_to_cut(long, both_ways(one, other)),
-                Some(_) | None => Struck::Nothing,
+                Some(_) | None => false,
             },
             Fault::CutControl(who, long) => {
                 let control = |own, other| {
@@ -183,50 +165,50 @@ impl Run {
             }
             Fault::Freeze(who, long) => {
                 let Some(member) = self.choose(who).and_then(|serial| self.cluster.workers.get(&serial)) else {
-                    return Struck::Nothing;
+                    return false;
                 };
                 member.freeze(long);
                 self.begin(long, Vec::new())
             }
             Fault::Grow => {
                 self.cluster.start_worker();
-                Struck::Yes
+                true
             }
             Fault::Drain(who) => {
                 let id = self.choose(who).and_then(|serial| self.cluster.workers.get(&serial)?.id);
                 let (Some(life), Some(id)) = (&self.cluster.coordinator, id) else {
-                    return Struck::Nothing;
+                    return false;
                 };
                 let whom = id.to_string();
                 life.coordinator.steering().request(OperatorRequest::Drain { whom });
-                Struck::Yes
+                true
             }
         }
     }
 
-    fn kill(&mut self, who: u64) -> Struck {
+    fn kill(&mut self, who: u64) -> bool {
         let Some(serial) = self.choose(who) else {
-            return Struck::Nothing;
+            return false;
         };
         self.cluster.kill_worker(serial);
         self.tell(&format!("worker {serial} is killed"));
         self.replace();
-        Struck::Yes
+        true
     }
 
-    fn kill_coordinator(&mut self, after: Duration) -> Struck {
+    fn kill_coordinator(&mut self, after: Duration) -> bool {
         let killed = self.cluster.kill_coordinator();
         if killed {
             self.open += 1;
             self.cluster.later(after, Happening::StartCoordinator);
         }
-        Struck::is(killed)
+        killed
     }
 
     /// Cuts a worker off from all others, as `how` says.
-    fn cut(&mut self, who: u64, long: Duration, how: impl Fn(IpAddr, IpAddr) -> Cuts) -> Struck {
+    fn cut(&mut self, who: u64, long: Duration, how: impl Fn(IpAddr, IpAddr) -> Cuts) -> bool {
         let Some(own) = self.ip(who) else {
-            return Struck::Nothing;
+            return false;
         };
         let others = self
             .hosts()
@@ -238,15 +220,12 @@ impl Run {
     }
 
     /// Nothing passes from some hosts to others for so long.
-    fn begin_to_cut(&mut self, long: Duration, cuts: Cuts) -> Struck {
-        if cuts.is_empty() {
-            return Struck::Nothing;
-        }
-        self.begin(long, cuts)
+    fn begin_to_cut(&mut self, long: Duration, cuts: Cuts) -> bool {
+        !cuts.is_empty() && self.begin(long, cuts)
     }
 
     /// Something goes on for so long.
-    fn begin(&mut self, long: Duration, cuts: Cuts) -> Struck {
+    fn begin(&mut self, long: Duration, cuts: Cuts) -> bool {
         self.numbered += 1;
         let number = self.numbered;
         self.cluster.air.turn(|weather| {
@@ -254,7 +233,7 @@ impl Run {
         });
         self.open += 1;
         self.cluster.later(long, Happening::Over(number));
-        Struck::Yes
+        true
     }
 
     /// What went on is over. Weather of which there were two kinds at once is as it was before both.

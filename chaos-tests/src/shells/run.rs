@@ -170,12 +170,8 @@ impl Run {
     async fn happen(&mut self, happening: Happening) -> Result<()> {
         match happening {
             Happening::Job(incarnation, event) => {
-                if self
-                    .cluster
-                    .coordinator
-                    .as_ref()
-                    .is_some_and(|life| life.incarnation == incarnation)
-                {
+                let present = self.cluster.coordinator.as_ref();
+                if present.is_some_and(|life| life.incarnation == incarnation) {
                     self.tell(&format!("i{incarnation}: {event}"));
                     self.hear(event);
                 }
@@ -228,27 +224,20 @@ impl Run {
 
     fn hear(&mut self, event: JobEvent) {
         self.count(event.name());
-        match event {
-            JobEvent::Steps(reports) => self.check(&reports),
-            JobEvent::Done(summary) => {
-                if summary.hash != self.expected.hash || summary.step != self.cluster.job().spec().steps {
-                    self.violated(format!(
-                        "BITS-1: the job ended at {} with {}, expected {}",
-                        summary.step, summary.hash, self.expected.hash
-                    ));
-                }
-                self.done = Some(summary);
+        if let JobEvent::Steps(reports) = event {
+            self.check(&reports);
+        } else if let JobEvent::Done(summary) = event {
+            if summary.hash != self.expected.hash || summary.step != self.cluster.job().spec().steps {
+                self.violated(format!(
+                    "BITS-1: the job ended at {} with {}, expected {}",
+                    summary.step, summary.hash, self.expected.hash
+                ));
             }
-            JobEvent::Failed { reason } => self.violated(format!("the job failed: {reason}")),
-            JobEvent::StateLost { .. } => self.reached = 0,
-            JobEvent::Worker(_)
-            | JobEvent::Generation(_)
-            | JobEvent::Checkpoint(_)
-            | JobEvent::Snapshot { .. }
-            | JobEvent::Waiting { .. }
-            | JobEvent::Fenced { .. }
-            | JobEvent::NotRecorded { .. }
-            | JobEvent::RecordedAgain { .. } => {}
+            self.done = Some(summary);
+        } else if let JobEvent::Failed { reason } = event {
+            self.violated(format!("the job failed: {reason}"));
+        } else if let JobEvent::StateLost { .. } = event {
+            self.reached = 0;
         }
     }
 

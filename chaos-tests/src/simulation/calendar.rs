@@ -221,12 +221,8 @@ impl Calendar {
         }
     }
 
-    /// Something could not happen yet: later, and in the same order as all else that had to wait.
-    pub(crate) fn defer(&mut self, at: Duration, serial: u64, what: Happening) {
-        self.enter(at, serial, what);
-    }
-
-    fn enter(&mut self, at: Duration, serial: u64, what: Happening) {
+    /// At this time. What could not happen yet keeps its serial: it comes later, and in the same order as all else that had to wait.
+    pub(crate) fn enter(&mut self, at: Duration, serial: u64, what: Happening) {
         let at = u64::try_from(at.max(self.now).as_nanos()).unwrap_or(u64::MAX);
         let place = match self.free.pop() {
             Some(place) => {

@@ -9,10 +9,8 @@ use sardana_protocol::words::Step;
 use super::calendar::Happening;
 use super::faults::Fault;
 use super::invariants::Violation;
-use super::story::{Story, Telling};
 use super::swarm::Swarm;
 use super::world::{Process, World};
-use crate::dice::{Dice, mix};
 
 /// What becomes of such a job.
 #[derive(Debug)]
@@ -35,9 +33,7 @@ const BEGINS: Duration = Duration::from_secs(5);
 /// Plays the run of `seed`: for so long, a process is killed each time that `every` has passed.
 #[must_use]
 pub fn churn(seed: u64, every: Duration, lasts: Duration) -> Churned {
-    let mut dice = Dice::new(mix(seed));
-    let swarm = Swarm::churned(&mut dice);
-    let mut world = World::of(swarm, dice, seed, Story::new(Telling::No));
+    let mut world = World::drawn(seed, Swarm::churned);
     world.replacing = Some(Replacing::default());
     while world.now() < BEGINS && world.broken.is_none() && world.happen() {}
     let before = world.reached();

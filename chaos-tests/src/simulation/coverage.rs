@@ -6,7 +6,7 @@ use sardana_protocol::member::{self, Command};
 use sardana_protocol::membership::{self, JobEvent};
 use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, DepotOrder, WorkerMessage};
 
-pub use super::expected::{COVERED_WITHIN, EXPECTED};
+pub use super::expected::{COVERED_WITHIN, expected};
 use super::marks::Marks;
 
 /// One thing that was reached: of which machine or list, and what.
@@ -84,13 +84,11 @@ impl Coverage {
         }
         all
     }
-}
 
-impl Coverage {
     /// What was expected and never reached.
     #[must_use]
     pub fn missing(&self) -> Vec<Reached> {
         let reached = self.reached();
-        EXPECTED.iter().filter(|one| !reached.contains_key(*one)).copied().collect()
+        expected().into_iter().filter(|one| !reached.contains_key(one)).collect()
     }
 }

@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use super::faults::Fault;
 use super::invariants::Violation;
-use super::story::{Story, Telling};
 use super::swarm::Swarm;
 use super::world::World;
-use crate::dice::{Dice, mix};
 
 /// What becomes of such a job.
 #[derive(Debug)]
@@ -33,15 +31,14 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Plays the run of `seed`.
 #[must_use]
-pub fn load(seed: u64, telling: Telling) -> Heavy {
-    let mut dice = Dice::new(mix(seed));
-    let swarm = Swarm::of_a_large_state(&mut dice);
+pub fn load(seed: u64) -> Heavy {
+    let mut world = World::drawn(seed, Swarm::of_a_large_state);
+    let swarm = &world.swarm;
     let transfer = swarm.transfer;
     let bound = AT_MOST * (transfer + swarm.local + swarm.load + swarm.step()) + PATIENCE;
-    let mut world = World::of(swarm, dice, seed, Story::new(telling));
-    world.until(bound, |world| world.counts.saved > 0);
+    world.until(bound, |world| world.counts.checkpoints > 0);
     for worker in world.processes.keys().copied().collect::<Vec<_>>() {
-        world.end_seen(worker, "signal 9", super::world::LastWords::No);
+        world.killed(worker);
     }
     let before = world.counts.updates;
     let resumed = world.until(bound, |world| world.counts.updates > before);
@@ -74,8 +71,7 @@ impl World {
 
     /// How many workers take part.
     pub(super) fn members(&self) -> usize {
-        let seated = |seat: &str| matches!(seat, "linked");
         let seats = self.processes.values().map(|process| process.member.phases().seat);
-        seats.filter(|seat| seated(seat)).count()
+        seats.filter(|seat| *seat == "linked").count()
     }
 }

@@ -51,4 +51,4 @@ pub use port::{Broken, Port, break_port};
 pub use preempted::{Preempted, preempt};
 pub use run::{Played, play};
 pub use seldom::{Asked, StoodStill, come_back_to_a_newcomer, stand_still, work_without_end};
-pub use undisturbed::{Undisturbed, Until, leave_undisturbed};
+pub use undisturbed::{Undisturbed, leave_undisturbed};

@@ -72,7 +72,7 @@ pub(crate) fn hash_of_share(state: u64, share: Share) -> StateHash {
 }
 
 /// The states of an undisturbed run, as far as they were asked for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Reference {
     shards: u32,
     states: Vec<u64>,
@@ -80,18 +80,20 @@ pub(crate) struct Reference {
 
 impl Reference {
     pub(crate) fn new(shards: u32) -> Self {
-        Self {
-            shards,
-            states: vec![ZERO],
-        }
+        let states = Vec::new();
+        Self { shards, states }
     }
 
     pub(crate) fn at(&mut self, step: Step) -> u64 {
         let wanted = usize::try_from(step.get()).unwrap_or(usize::MAX);
         while self.states.len() <= wanted {
-            let at = self.states.len() - 1;
-            let (state, step) = (self.states[at], Step::new(at as u64));
-            let next = (0..self.shards).fold(state, |sum, shard| mix(sum, gradient(state, step, shard)));
+            let next = match self.states.last() {
+                Some(&state) => {
+                    let step = Step::new(self.states.len() as u64 - 1);
+                    (0..self.shards).fold(state, |sum, shard| mix(sum, gradient(state, step, shard)))
+                }
+                None => ZERO,
+            };
             self.states.push(next);
         }
         self.states[wanted]

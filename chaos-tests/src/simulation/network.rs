@@ -64,6 +64,17 @@ impl Cut {
             Way::FromWorkers => enters && !leaves && from.is_worker(),
         }
     }
+
+    /// After how long each end of a connection gives it up, if it is cut and lasts so long. The end that hears nothing gives up first; the
+    /// other hears nothing from then on.
+    pub(crate) fn gives_up(&self, one: Node, other: Node) -> Option<(Duration, Duration)> {
+        match (self.stops(other, one), self.stops(one, other)) {
+            (false, false) => None,
+            (true, true) => Some((IDLE, IDLE)),
+            (true, false) => Some((IDLE, 2 * IDLE)),
+            (false, true) => Some((2 * IDLE, IDLE)),
+        }
+    }
 }
 
 /// How messages travel on control connections.

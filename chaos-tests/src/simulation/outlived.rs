@@ -7,10 +7,8 @@ use sardana_protocol::limits::MAX_KEPT_REPORTS;
 use sardana_protocol::words::WorkerId;
 
 use super::invariants::Violation;
-use super::story::{Story, Telling};
 use super::swarm::Swarm;
-use super::world::{LastWords, World};
-use crate::dice::{Dice, mix};
+use super::world::World;
 
 /// The longest text that a machine was, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -49,12 +47,10 @@ const COMPARED: u32 = 200;
 /// Plays the run of `seed`: so many processes end.
 #[must_use]
 pub fn outlive(seed: u64, lives: u32) -> Outlived {
-    let mut dice = Dice::new(mix(seed));
-    let swarm = Swarm {
+    let mut world = World::drawn(seed, |dice| Swarm {
         gradient: GRADIENT,
-        ..Swarm::churned(&mut dice)
-    };
-    let mut world = World::of(swarm, dice, seed, Story::new(Telling::No));
+        ..Swarm::churned(dice)
+    });
     world.until(Duration::MAX / 2, |world| world.advances >= BEGINS);
     let oldest = world.pick();
     let [first, _, last] = [COMPARED, lives.saturating_sub(2 * COMPARED), COMPARED].map(|ends| world.lose(ends, oldest));
@@ -76,7 +72,7 @@ impl World {
             let mortal: Vec<WorkerId> = self.processes.keys().copied().filter(|one| Some(*one) != oldest).collect();
             if let Some(worker) = self.dice.pick(&mortal) {
                 // Its agent tells how it ended: for a worker whose connection breaks first, that is remembered for a while.
-                self.end_seen(worker, "signal 9", LastWords::No);
+                self.killed(worker);
             }
             sizes.coordinator = sizes.coordinator.max(text(&self.coordinator.machine));
             let oldest = oldest.and_then(|oldest| self.processes.get(&oldest));

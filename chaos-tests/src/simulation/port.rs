@@ -9,10 +9,8 @@ use strum::VariantArray;
 
 use super::invariants::Violation;
 use super::network::{Cut, Node, Way};
-use super::story::{Story, Telling};
 use super::swarm::Swarm;
 use super::world::World;
-use crate::dice::{Dice, mix};
 
 /// What does not pass any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray)]
@@ -48,10 +46,8 @@ const AFTERWARDS: Duration = Duration::from_secs(300);
 
 /// Plays the run of `seed`: one of so many workers has a port that breaks like that.
 #[must_use]
-pub fn break_port(seed: u64, workers: u32, port: Port, telling: Telling) -> Broken {
-    let mut dice = Dice::new(mix(seed));
-    let swarm = Swarm::healthy(&mut dice, workers);
-    let mut world = World::of(swarm, dice, seed, Story::new(telling));
+pub fn break_port(seed: u64, workers: u32, port: Port) -> Broken {
+    let mut world = World::drawn(seed, |dice| Swarm::healthy(dice, workers));
     let all = workers as usize;
     world.until(WITHIN, |world| world.members() == all && world.advances >= 3);
     let broken = world.pick();

@@ -6,10 +6,8 @@ use sardana_protocol::checkpoint::Every;
 
 use super::faults::Fault;
 use super::invariants::Violation;
-use super::story::{Story, Telling};
 use super::swarm::Swarm;
 use super::world::World;
-use crate::dice::{Dice, mix};
 
 /// What becomes of such a job.
 #[derive(Debug)]
@@ -42,8 +40,8 @@ const FORMS: Duration = Duration::from_secs(2);
 /// Plays the run of `seed` for so many virtual minutes.
 #[must_use]
 pub fn preempt(seed: u64, minutes: u64) -> Preempted {
-    let mut dice = Dice::new(mix(seed));
-    let swarm = Swarm::preempted(&mut dice);
+    let mut world = World::drawn(seed, Swarm::preempted);
+    let swarm = &world.swarm;
     let step = swarm.step();
     // A boundary is reached, the state is copied and written, and manifests are.
     let round = 2 * step + 2 * swarm.transfer + 2 * swarm.sync + FORMS;
@@ -51,7 +49,6 @@ pub fn preempt(seed: u64, minutes: u64) -> Preempted {
         Some(Every::Steps(steps)) => step * u32::try_from(steps.get()).unwrap_or(u32::MAX),
         Some(Every::Time(_)) | None => Duration::MAX,
     };
-    let mut world = World::of(swarm, dice, seed, Story::new(Telling::No));
     let (end, mut next) = (Duration::from_secs(60 * minutes), APART * round);
     let (mut saved, mut longest, mut since) = (0, Duration::ZERO, Duration::ZERO);
     while world.now() < end && world.broken.is_none() && !world.given_up {
@@ -66,13 +63,13 @@ pub fn preempt(seed: u64, minutes: u64) -> Preempted {
             break;
         }
         longest = longest.max(world.now().saturating_sub(since));
-        if world.counts.saved > saved {
-            (saved, since) = (world.counts.saved, world.now());
+        if world.counts.checkpoints > saved {
+            (saved, since) = (world.counts.checkpoints, world.now());
         }
     }
     Preempted {
         saved,
-        not_saved: world.counts.not_saved,
+        not_saved: world.counts.checkpoints_given_up,
         struck: world.counts.all_faults(),
         longest,
         bound: interval + ROUNDS * round,

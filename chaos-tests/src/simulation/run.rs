@@ -45,10 +45,10 @@ pub fn play(seed: u64, minutes: u64, telling: Telling) -> Played {
         world.heal();
         world.go_on_and_end();
     }
-    world.counts.events = world.story.events();
+    world.counts.events = world.story.events;
     world.counts.steps = world.advances;
     Played {
-        digest: world.story.digest(),
+        digest: world.story.digest,
         checked: world.law.checked(),
         excused: world.law.excused(),
         counts: world.counts,
@@ -144,12 +144,12 @@ impl World {
         if self.depots.is_empty() {
             return;
         }
-        let (since, before) = (self.now(), self.counts.saved);
-        while !self.is_over() && self.counts.saved == before && self.now() < since + floor.saved_within {
+        let (since, before) = (self.now(), self.counts.checkpoints);
+        while !self.is_over() && self.counts.checkpoints == before && self.now() < since + floor.saved_within {
             self.happen_healed();
         }
         if !self.is_over() {
-            let (saved, what) = (self.counts.saved > before, self.describe());
+            let (saved, what) = (self.counts.checkpoints > before, self.describe());
             let held = self.law.goes_on_saving(saved, || what);
             self.require(held);
         }

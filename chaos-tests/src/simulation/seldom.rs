@@ -8,10 +8,9 @@ use sardana_protocol::words::WorkerId;
 use super::faults::{Fault, is_seen_by_its_agent};
 use super::invariants::Violation;
 use super::network::{Cut, Node, Way};
-use super::story::{Story, Telling};
 use super::swarm::Swarm;
 use super::world::World;
-use crate::dice::{Dice, mix};
+use crate::dice::mix;
 
 /// What becomes of a job in which one check is to be made.
 #[derive(Debug)]
@@ -92,12 +91,10 @@ pub fn stand_still(seed: u64, workers: u32) -> StoodStill {
 
 /// A job of so many workers that train on healthy hosts, and one of them.
 fn training(seed: u64, workers: u32, balance: Balance) -> (World, Option<WorkerId>) {
-    let mut dice = Dice::new(mix(seed));
-    let swarm = Swarm {
+    let mut world = World::drawn(seed, |dice| Swarm {
         balance,
-        ..Swarm::healthy(&mut dice, workers)
-    };
-    let mut world = World::of(swarm, dice, seed, Story::new(Telling::No));
+        ..Swarm::healthy(dice, workers)
+    });
     let all = workers as usize;
     world.until(BEGINS, |world| world.members() == all && world.advances >= 3);
     let chosen = world.pick();

@@ -21,8 +21,8 @@ pub enum Telling {
 #[derive(Debug)]
 pub(crate) struct Story {
     telling: Telling,
-    events: u64,
-    digest: u64,
+    pub(crate) events: u64,
+    pub(crate) digest: u64,
 }
 
 impl Story {
@@ -32,14 +32,6 @@ impl Story {
             events: 0,
             digest: 0,
         }
-    }
-
-    pub(crate) fn events(&self) -> u64 {
-        self.events
-    }
-
-    pub(crate) fn digest(&self) -> u64 {
-        self.digest
     }
 
     /// Something is about to happen.

@@ -3,11 +3,24 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::Serialize;
+
 /// The numbers of one run, or the sum of many.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Counts {
     /// Virtual time with at least three workers.
+    #[serde(skip)]
     pub cluster_time: Duration,
+    /// Faults by kind.
+    #[serde(skip)]
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Workers that the coordinator wanted killed because they seemed to do nothing.
+    #[serde(skip)]
+    pub killed: u64,
+    /// Messages lost.
+    pub messages_lost: u64,
+    /// Messages that came once more.
+    pub messages_replayed: u64,
     /// Generations that began.
     pub generations: u64,
     /// Steps that some worker was the first to apply.
@@ -16,26 +29,18 @@ pub struct Counts {
     pub updates: u64,
     /// Gradients computed.
     pub gradients: u64,
-    /// Messages lost.
-    pub lost: u64,
-    /// Messages that came once more.
-    pub replayed: u64,
     /// How often all holders of the state were gone.
     pub states_lost: u64,
     /// Checkpoints committed.
-    pub saved: u64,
-    /// Manifests that depots have fetched to more hosts.
-    pub replicated: u64,
+    pub checkpoints: u64,
     /// Checkpoints given up.
-    pub not_saved: u64,
+    pub checkpoints_given_up: u64,
+    /// Manifests that depots have fetched to more hosts.
+    pub manifests_replicated: u64,
     /// How often training began from a checkpoint.
-    pub resumed: u64,
-    /// Workers that the coordinator wanted killed because they seemed to do nothing.
-    pub killed: u64,
+    pub resumed_from_checkpoints: u64,
     /// Events handled.
     pub events: u64,
-    /// Faults by kind.
-    pub faults: BTreeMap<&'static str, u64>,
 }
 
 /// What an hour must have seen to count.
@@ -71,13 +76,13 @@ impl Counts {
         self.steps += other.steps;
         self.updates += other.updates;
         self.gradients += other.gradients;
-        self.lost += other.lost;
-        self.replayed += other.replayed;
+        self.messages_lost += other.messages_lost;
+        self.messages_replayed += other.messages_replayed;
         self.states_lost += other.states_lost;
-        self.saved += other.saved;
-        self.replicated += other.replicated;
-        self.not_saved += other.not_saved;
-        self.resumed += other.resumed;
+        self.checkpoints += other.checkpoints;
+        self.manifests_replicated += other.manifests_replicated;
+        self.checkpoints_given_up += other.checkpoints_given_up;
+        self.resumed_from_checkpoints += other.resumed_from_checkpoints;
         self.killed += other.killed;
         self.events += other.events;
         for (&fault, &times) in &other.faults {

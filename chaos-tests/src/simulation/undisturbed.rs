@@ -5,10 +5,8 @@ use std::time::Duration;
 use sardana_protocol::membership::{Balance, Calm};
 
 use super::invariants::Violation;
-use super::story::{Story, Telling};
 use super::swarm::Swarm;
 use super::world::World;
-use crate::dice::{Dice, mix};
 
 /// What becomes of such a job.
 #[derive(Debug)]
@@ -25,15 +23,6 @@ pub struct Undisturbed {
     pub violation: Option<Violation>,
 }
 
-/// How a job ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Until {
-    /// After its last step.
-    TheEnd,
-    /// Where it stands once this many steps are applied.
-    Stopped(u64),
-}
-
 /// It has so many steps.
 const STEPS: u64 = 60;
 
@@ -43,26 +32,24 @@ const ENDS: Duration = Duration::from_secs(24 * 3_600);
 /// One worker is so many times as slow as the others.
 const SLOWER: u32 = 3;
 
-/// Plays the run of `seed`.
+/// Plays the run of `seed`. The job is stopped where it stands once `stopped` steps are applied, or goes on to its last step.
 #[must_use]
-pub fn leave_undisturbed(seed: u64, workers: u32, until: Until) -> Undisturbed {
-    let mut dice = Dice::new(mix(seed));
+pub fn leave_undisturbed(seed: u64, workers: u32, stopped: Option<u64>) -> Undisturbed {
     let calm = Calm {
         time: Duration::from_millis(100),
         steps: 1,
     };
-    let swarm = Swarm {
+    let mut world = World::drawn(seed, |dice| Swarm {
         steps: STEPS,
         balance: Balance::After(calm),
-        ..Swarm::healthy(&mut dice, workers)
-    };
-    let shards = u64::from(swarm.shards);
-    let mut world = World::of(swarm, dice, seed, Story::new(Telling::No));
+        ..Swarm::healthy(dice, workers)
+    });
+    let shards = u64::from(world.swarm.shards);
     world.until(ENDS, |world| world.processes.len() == workers as usize);
     if let Some(process) = world.pick().and_then(|worker| world.processes.get_mut(&worker)) {
         process.slow = SLOWER;
     }
-    if let Until::Stopped(steps) = until {
+    if let Some(steps) = stopped {
         world.until(ENDS, |world| world.advances >= steps);
         world.law.may_stop_early = true;
         world.ask_to_stop();

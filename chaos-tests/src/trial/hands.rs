@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use sardana::launch::{Event, Launched, OperatorRequest};
-use sardana::{AgentEvent, GenerationEvent, JobEvent, WorkerId};
+use sardana::{AgentEvent, WorkerId};
 
-use super::{Told, Trial};
+use super::{Told, Trial, members_of, send};
 use crate::gate::{Closed, Place};
 
 /// What the adversary has at hand.
@@ -31,12 +31,10 @@ pub(super) struct Record {
 
 impl Record {
     pub(super) fn note(&mut self, event: &Event) {
-        if let Event::Job(
-            JobEvent::Generation(GenerationEvent::Forming { members, .. })
-            | JobEvent::Generation(GenerationEvent::Switched { members, .. }),
-        ) = event
+        if let Event::Job(event) = event
+            && let Some(members) = members_of(event)
         {
-            self.members.clone_from(members);
+            self.members = members.to_vec();
         }
         if let Event::Agent(AgentEvent::Started { worker, pid }) = event {
             self.processes.insert(*worker, *pid);
@@ -80,8 +78,7 @@ impl Hands<'_> {
 
     /// Sends a signal to a worker: whether there was such a process.
     pub fn send(&mut self, worker: WorkerId, signal: Signal) -> bool {
-        let pid = self.pid(worker).and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-        let sent = pid.is_some_and(|pid| kill_process(pid, signal).is_ok());
+        let sent = self.pid(worker).is_some_and(|pid| send(pid, signal).is_ok());
         if sent {
             let at = self.record.told.last().map_or(Duration::ZERO, |(at, _)| *at);
             self.record.told.push((at, Told::Signal(worker, signal)));

@@ -7,12 +7,12 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use sardana::launch::{Event, LaunchConfig, LaunchError, OperatorRequest, launch};
-use sardana::{JobEvent, Summary, WorkerId};
+use sardana::{GenerationEvent, JobEvent, Summary, WorkerId};
 use tempfile::TempDir;
 
 pub use hands::Hands;
@@ -36,16 +36,10 @@ pub struct Trial {
     folder: TempDir,
     faults: Vec<String>,
     apart: bool,
-    firing: Firing,
+    /// Whether each armed fault must fire.
+    must_fire: bool,
     /// What a person does to see a failure again.
     replay: String,
-}
-
-/// Whether armed faults must fire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Firing {
-    Must,
-    May,
 }
 
 /// Something that happened, or was done.
@@ -88,7 +82,7 @@ impl Trial {
             folder,
             faults: Vec::new(),
             apart: false,
-            firing: Firing::Must,
+            must_fire: true,
             replay: String::new(),
         })
     }
@@ -108,7 +102,7 @@ impl Trial {
     /// A fault that does not fire is no failure: a random one may never be reached.
     #[must_use]
     pub fn may_not_fire(mut self) -> Self {
-        self.firing = Firing::May;
+        self.must_fire = false;
         self
     }
 
@@ -129,7 +123,7 @@ impl Trial {
     #[must_use]
     pub fn not_fired(&self) -> Vec<&str> {
         let armed = self.faults.iter().enumerate();
-        let unmet = armed.filter(|(index, fault)| self.firing == Firing::Must && !self.has_fired(*index, fault));
+        let unmet = armed.filter(|(index, fault)| self.must_fire && !self.has_fired(*index, fault));
         unmet.map(|(_, fault)| fault.as_str()).collect()
     }
 
@@ -232,14 +226,21 @@ impl Trial {
     /// # Errors
     /// When it does not hold: says `what` should, and what happened.
     pub fn demand(&self, ended: &Ended, holds: bool, what: &str) -> Result<()> {
-        self.explain(
-            ended,
-            if holds {
-                Ok(())
-            } else {
-                Err(anyhow::anyhow!("expected: {what}"))
-            },
-        )
+        let demanded = if holds { Ok(()) } else { Err(anyhow!("expected: {what}")) };
+        self.explain(ended, demanded)
+    }
+
+    /// The counts of a job that ended early are known, and agree with each other.
+    ///
+    /// # Errors
+    /// When they do not.
+    pub fn counts_agree(&self, summary: &Summary) -> Result<()> {
+        let whole = u64::from(self.setup.shards) * summary.step.get() + summary.recomputed;
+        ensure!(
+            summary.unknown == 0 && summary.computed == whole,
+            "the counts do not agree: {summary:?}"
+        );
+        Ok(())
     }
 
     fn story(&self, told: &[(Duration, Told)]) -> String {
@@ -258,6 +259,25 @@ pub fn reported(event: &Event) -> Option<u64> {
         Event::Job(JobEvent::Steps(reports)) => reports.last().map(|report| report.step.get()),
         Event::Job(_) | Event::Agent(_) => None,
     }
+}
+
+/// The members of a generation that has just begun, in rank order, if the event is that.
+#[must_use]
+pub fn members_of(event: &JobEvent) -> Option<&[WorkerId]> {
+    if let JobEvent::Generation(GenerationEvent::Forming { members, .. } | GenerationEvent::Switched { members, .. }) = event
+    {
+        return Some(members);
+    }
+    None
+}
+
+/// Sends a signal to a process.
+///
+/// # Errors
+/// When there is no such process.
+pub fn send(pid: u32, signal: Signal) -> Result<()> {
+    let pid = Pid::from_raw(i32::try_from(pid)?).context("no process has the number 0")?;
+    Ok(kill_process(pid, signal)?)
 }
 
 /// Waits until these processes have ended. The kernel tells, through a descriptor of the process.

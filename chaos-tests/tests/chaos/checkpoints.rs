@@ -1,24 +1,23 @@
 //! Checkpoints: everything is lost but the folder that they are kept in, at any moment, and the job goes on from the newest with as many
 //! workers as there are then. It ends in the state of the plain loop, bit for bit.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use sardana::launch::{Event, LaunchConfig, LaunchError, Launched, OperatorRequest, launch};
 use sardana::{CheckpointEvent, Checkpointing, GenerationEvent, JobEvent, Step, Summary, WorkerEvent};
-use sardana_chaos_tests::gate::Place;
+use sardana_chaos_tests::gate::{Closed, Place};
 use sardana_chaos_tests::setup::Setup;
-use sardana_chaos_tests::trial::Trial;
-use sardana_storage::store::Store;
+use sardana_chaos_tests::trial::{Trial, send};
 use tokio::time::{sleep, timeout};
 
 use crate::coordinated::{self, Site};
 use crate::trial;
 
 /// What has not happened by then never will.
-const LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// From this step on each takes a little longer than the one before, until the test is done with it.
 const GATE: u64 = 4;
@@ -32,7 +31,7 @@ pub(crate) fn setup(workers: u32) -> Setup {
 }
 
 /// The trial's job with checkpoints in `folder`, on so many workers.
-pub(crate) fn config(trial: &Trial, folder: &Path, workers: u32, every: &str) -> Result<LaunchConfig> {
+fn config(trial: &Trial, folder: &Path, workers: u32, every: &str) -> Result<LaunchConfig> {
     let mut config = trial.config()?;
     config.staffing.workers = workers;
     config.checkpoints = Some(Checkpointing::new(folder, every.parse()?));
@@ -87,22 +86,8 @@ async fn launch_again(config: LaunchConfig) -> Result<Launched> {
     timeout(LIMIT, launching).await.context("the folder is not let go of")?
 }
 
-/// Waits until a job in this very process has let go of a folder.
-pub(crate) async fn until_free(folder: &Path) -> Result<()> {
-    let waiting = async {
-        loop {
-            match Store::open(folder) {
-                Err(error) if error.to_string().contains("in use") => sleep(Duration::from_millis(5)).await,
-                opened => return opened,
-            }
-        }
-    };
-    timeout(LIMIT, waiting).await.context("the folder is not let go of")??;
-    Ok(())
-}
-
 /// Runs a job to its end.
-pub(crate) async fn finish(config: LaunchConfig) -> Result<Ended> {
+async fn finish(config: LaunchConfig) -> Result<Ended> {
     let (mut resumed, mut saved, mut told) = (None, None, Vec::new());
     let finishing = launch_again(config).await?.finish(|_, event| {
         let Event::Job(event) = event else { return };
@@ -125,7 +110,7 @@ pub(crate) async fn finish(config: LaunchConfig) -> Result<Ended> {
 
 /// The job's last state is that of the plain loop, each gradient was computed once but for those that were lost, and the last state is
 /// kept.
-pub(crate) fn demand(trial: &Trial, ended: &Ended) -> Result<()> {
+fn demand(trial: &Trial, ended: &Ended) -> Result<()> {
     let (setup, summary) = (&trial.setup, &ended.summary);
     let reference = setup.reference()?;
     ensure!(
@@ -145,24 +130,49 @@ pub(crate) fn demand(trial: &Trial, ended: &Ended) -> Result<()> {
     Ok(())
 }
 
+/// A job with checkpoints, whose steps take longer and longer until what is left of it is resumed.
+pub(crate) struct Job {
+    pub(crate) trial: Trial,
+    pub(crate) folder: PathBuf,
+    pace: Option<Closed>,
+}
+
+impl Job {
+    pub(crate) fn of(trial: Trial) -> Result<Self> {
+        let folder = trial.folder().join("checkpoints");
+        let pace = Some(Place::Pace.close(trial.folder())?);
+        Ok(Self { trial, folder, pace })
+    }
+
+    pub(crate) async fn launch(&self, workers: u32, every: &str) -> Result<Launched> {
+        Ok(launch(config(&self.trial, &self.folder, workers, every)?).await?)
+    }
+
+    /// It is launched again, and ends as it should. Returns how, and from which checkpoint it has resumed.
+    pub(crate) async fn resumes(&mut self, workers: u32, every: &str) -> Result<Ended> {
+        self.pace = None;
+        let ended = finish(config(&self.trial, &self.folder, workers, every)?).await?;
+        demand(&self.trial, &ended)?;
+        Ok(ended)
+    }
+
+    /// The same, from this step or a later one.
+    async fn resumes_at(&mut self, step: Step, workers: u32) -> Result<()> {
+        let resumed = self.resumes(workers, "1").await?.resumed;
+        ensure!(resumed >= Some(step), "{workers} workers: {resumed:?}, expected {step}");
+        Ok(())
+    }
+}
+
 #[tokio::test]
 async fn a_job_that_loses_everything_resumes_with_any_number_of_workers() -> Result<()> {
     for workers in [1, 3, 8] {
-        let trial = trial(setup(3))?;
-        let folder = trial.folder().join("checkpoints");
-        let pace = Place::Pace.close(trial.folder())?;
-        let mut launched = launch(config(&trial, &folder, 3, "1")?).await?;
+        let mut job = Job::of(trial(setup(3))?)?;
+        let mut launched = job.launch(3, "1").await?;
         let last = saved(&mut launched, 7).await?;
         // Its workers are killed, and nothing of it is left but the folder.
         drop(launched);
-        drop(pace);
-        let ended = finish(config(&trial, &folder, workers, "1")?).await?;
-        ensure!(
-            ended.resumed >= Some(last),
-            "{workers} workers: {:?}, expected {last}",
-            ended.resumed
-        );
-        demand(&trial, &ended)?;
+        job.resumes_at(last, workers).await?;
     }
     Ok(())
 }
@@ -170,10 +180,8 @@ async fn a_job_that_loses_everything_resumes_with_any_number_of_workers() -> Res
 /// The experiment for users of checkpoint-and-restart: the chief is cut off at step 7.
 #[tokio::test]
 async fn the_chief_is_lost_at_step_seven_and_then_all_are() -> Result<()> {
-    let trial = trial(setup(3))?;
-    let folder = trial.folder().join("checkpoints");
-    let pace = Place::Pace.close(trial.folder())?;
-    let mut launched = launch(config(&trial, &folder, 3, "1")?).await?;
+    let mut job = Job::of(trial(setup(3))?)?;
+    let mut launched = job.launch(3, "1").await?;
     let mut chief = None;
     // Survivors go on without waiting for it.
     let mut lost = false;
@@ -187,7 +195,7 @@ async fn the_chief_is_lost_at_step_seven_and_then_all_are() -> Result<()> {
             && !lost
         {
             let pid = chief.and_then(|chief| launched.pid(chief)).context("the chief runs")?;
-            kill_process(Pid::from_raw(i32::try_from(pid)?).context("a number")?, Signal::KILL)?;
+            send(pid, Signal::KILL)?;
             lost = true;
         }
         let resumes = matches!(event, JobEvent::Checkpoint(CheckpointEvent::Resumes { .. }));
@@ -202,19 +210,14 @@ async fn the_chief_is_lost_at_step_seven_and_then_all_are() -> Result<()> {
     // And if all are lost there, all go on from there.
     let last = saved(&mut launched, 8).await?;
     drop(launched);
-    drop(pace);
-    let ended = finish(config(&trial, &folder, 3, "1")?).await?;
-    ensure!(ended.resumed >= Some(last), "{:?}, expected {last}", ended.resumed);
-    demand(&trial, &ended)
+    job.resumes_at(last, 3).await
 }
 
 #[tokio::test]
 async fn a_job_that_is_stopped_keeps_its_last_state_and_goes_on_from_it() -> Result<()> {
-    let trial = trial(setup(2))?;
-    let folder = trial.folder().join("checkpoints");
-    let pace = Place::Pace.close(trial.folder())?;
+    let mut job = Job::of(trial(setup(2))?)?;
     // No checkpoint is due for long.
-    let launched = launch(config(&trial, &folder, 2, "1000")?).await?;
+    let launched = job.launch(2, "1000").await?;
     let mut kept = None;
     let finishing = launched.finish(|launched, event| match event {
         Event::Job(JobEvent::Steps(reports)) if reports.iter().any(|report| report.step.get() == 9) => {
@@ -225,22 +228,19 @@ async fn a_job_that_is_stopped_keeps_its_last_state_and_goes_on_from_it() -> Res
     });
     let stopped = timeout(LIMIT, finishing).await.context("the job hangs")??;
     ensure!(
-        stopped.step.get() >= 10 && stopped.step.get() < trial.setup.steps,
+        stopped.step.get() >= 10 && stopped.step.get() < job.trial.setup.steps,
         "{stopped:?}"
     );
     ensure!(kept == Some(stopped.step), "{kept:?}, expected {}", stopped.step);
-    drop(pace);
-    let ended = finish(config(&trial, &folder, 3, "1000")?).await?;
-    ensure!(ended.resumed == kept, "{:?}, expected {kept:?}", ended.resumed);
-    demand(&trial, &ended)
+    let resumed = job.resumes(3, "1000").await?.resumed;
+    ensure!(resumed == kept, "{resumed:?}, expected {kept:?}");
+    Ok(())
 }
 
 #[tokio::test]
 async fn where_the_last_workers_leave_no_step_is_lost() -> Result<()> {
-    let trial = trial(setup(2))?;
-    let folder = trial.folder().join("checkpoints");
-    let pace = Place::Pace.close(trial.folder())?;
-    let launched = launch(config(&trial, &folder, 2, "1000")?).await?;
+    let mut job = Job::of(trial(setup(2))?)?;
+    let launched = job.launch(2, "1000").await?;
     let (mut asked, mut kept, mut left) = (false, None, None);
     let finishing = launched.finish(|launched, event| match event {
         Event::Job(JobEvent::Steps(reports)) if !asked && reports.iter().any(|report| report.step.get() >= 9) => {
@@ -257,10 +257,9 @@ async fn where_the_last_workers_leave_no_step_is_lost() -> Result<()> {
     let ended = timeout(LIMIT, finishing).await.context("the job hangs")?;
     ensure!(ended.is_err(), "nobody is left to finish it: {ended:?}");
     ensure!(left.is_some() && kept == left, "kept {kept:?}, left at {left:?}");
-    drop(pace);
-    let ended = finish(config(&trial, &folder, 1, "1000")?).await?;
-    ensure!(ended.resumed == kept, "{:?}, expected {kept:?}", ended.resumed);
-    demand(&trial, &ended)
+    let resumed = job.resumes(1, "1000").await?.resumed;
+    ensure!(resumed == kept, "{resumed:?}, expected {kept:?}");
+    Ok(())
 }
 
 #[tokio::test]
@@ -291,8 +290,7 @@ async fn dies_and_comes_back(point: &str) -> Result<()> {
     site.trains_on(2).await?;
     site.start_again(&[&checkpoints]).await?;
     site.until("adopted g1.1").await?;
-    drop(pace);
-    site.done().await?;
+    site.ends(pace, host).await?;
     let last = format!("saved {}", site.trial.setup.steps);
     ensure!(site.said(&last), "{:#?}", site.coordinator.said);
     ensure!(
@@ -300,7 +298,6 @@ async fn dies_and_comes_back(point: &str) -> Result<()> {
         "{:#?}",
         site.coordinator.said
     );
-    host.end().await;
     Ok(())
 }
 
@@ -358,17 +355,12 @@ async fn all_die_at_any_point_of_a_checkpoint_and_what_was_committed_is_resumed_
 #[tokio::test]
 async fn a_worker_dies_at_any_point_of_a_checkpoint() -> Result<()> {
     crate::each(OF_WRITERS.iter().copied(), async |point| {
-        let trial = trial(setup(3))?.faults([format!("{point}@8").as_str()]);
-        let folder = trial.folder().join("checkpoints");
-        let pace = Place::Pace.close(trial.folder())?;
-        let mut launched = launch(config(&trial, &folder, 3, "1")?).await?;
+        let mut job = Job::of(trial(setup(3))?.faults([format!("{point}@8").as_str()]))?;
+        let mut launched = job.launch(3, "1").await?;
         let last = saved(&mut launched, 12).await?;
-        ensure!(trial.not_fired().is_empty(), "{:?}", trial.not_fired());
+        ensure!(job.trial.not_fired().is_empty(), "{:?}", job.trial.not_fired());
         drop(launched);
-        drop(pace);
-        let ended = finish(config(&trial, &folder, 2, "1")?).await?;
-        ensure!(ended.resumed >= Some(last), "{:?}, expected {last}", ended.resumed);
-        demand(&trial, &ended)
+        job.resumes_at(last, 2).await
     })
     .await
 }
@@ -384,16 +376,12 @@ async fn a_worker_dies_while_all_load_a_checkpoint() -> Result<()> {
         if apart {
             trial.keep_apart();
         }
-        let folder = trial.folder().join("checkpoints");
-        let pace = Place::Pace.close(trial.folder())?;
-        let mut launched = launch(config(&trial, &folder, 3, "1")?).await?;
+        let mut job = Job::of(trial)?;
+        let mut launched = job.launch(3, "1").await?;
         let last = saved(&mut launched, 7).await?;
         drop(launched);
-        drop(pace);
-        let ended = finish(config(&trial, &folder, 3, "1")?).await?;
-        ensure!(trial.not_fired().is_empty(), "{point}");
-        ensure!(ended.resumed >= Some(last), "{point}: {:?}, expected {last}", ended.resumed);
-        demand(&trial, &ended).with_context(|| point.to_owned())?;
+        job.resumes_at(last, 3).await.with_context(|| point.to_owned())?;
+        ensure!(job.trial.not_fired().is_empty(), "{point}");
     }
     Ok(())
 }

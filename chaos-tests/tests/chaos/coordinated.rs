@@ -1,19 +1,21 @@
 //! A job whose coordinator is a process of its own, or several that follow each other, or are there at once.
 
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use sardana::AgentEvent;
 use sardana::hosts::agent::AgentHost;
 use sardana::hosts::{AgentJoin, InviteConfig, Missing, PrivateFolder, Role, agent, enrol, invite};
+use sardana_chaos_tests::gate::Closed;
 use sardana_chaos_tests::journal::{Deed, Journal};
 use sardana_chaos_tests::setup::Setup;
-use sardana_chaos_tests::trial::Trial;
+use sardana_chaos_tests::trial::{Trial, send};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::{sleep, timeout};
@@ -27,6 +29,9 @@ const LIMIT: Duration = Duration::from_secs(150);
 
 /// From this step on training waits for the test, a little longer each step.
 pub(crate) const GATE: u64 = 4;
+
+/// Any free port of this machine.
+const ANYWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// How many processes this one has invited.
 static INVITED: AtomicU32 = AtomicU32::new(0);
@@ -125,17 +130,30 @@ impl Life {
         send(self.pid()?, signal)
     }
 
-    pub(crate) async fn dead(&mut self) -> Result<()> {
+    /// Reads all that it still says, and what its children do that have its standard output.
+    pub(crate) async fn is_silent(&mut self) -> Result<()> {
+        let reading = async {
+            while let Some(line) = self.lines.next_line().await? {
+                self.said.push(line);
+            }
+            Ok(())
+        };
+        timeout(LIMIT, reading).await?
+    }
+
+    async fn ended(&mut self) -> Result<ExitStatus> {
         let ended = timeout(LIMIT, self.process.wait()).await;
-        let ended = ended.with_context(|| format!("it lives, and said {:#?}", self.said))??;
-        ensure!(!ended.success(), "it was killed");
+        Ok(ended.with_context(|| format!("it lives, and said {:#?}", self.said))??)
+    }
+
+    pub(crate) async fn dead(&mut self) -> Result<()> {
+        ensure!(!self.ended().await?.success(), "it was killed");
         Ok(())
     }
 
     /// It ends by itself, and all is well.
     pub(crate) async fn over(&mut self) -> Result<()> {
-        let ended = timeout(LIMIT, self.process.wait()).await;
-        let ended = ended.with_context(|| format!("it lives, and said {:#?}", self.said))??;
+        let ended = self.ended().await?;
         ensure!(ended.success(), "{ended}; it said {:#?}", self.said);
         Ok(())
     }
@@ -143,9 +161,7 @@ impl Life {
     /// It ends by itself, with a failure. Returns why.
     pub(crate) async fn fails(&mut self) -> Result<String> {
         let why = self.until("failed ").await?;
-        let ended = timeout(LIMIT, self.process.wait())
-            .await
-            .context("it says why and does not end")??;
+        let ended = self.ended().await?;
         ensure!(ended.code() == Some(1), "{why}; {ended}");
         Ok(why)
     }
@@ -159,18 +175,25 @@ impl Site {
     pub(crate) async fn with(setup: Setup, fault: Option<String>, arguments: &[&str]) -> Result<Self> {
         let trial = trial(setup)?;
         let state = trial.folder().join("state");
-        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        let coordinator = Life::begin(&trial, &state, listen, fault.as_deref(), arguments)?;
+        let coordinator = Life::begin(&trial, &state, ANYWHERE, fault.as_deref(), arguments)?;
         let mut site = Self {
             trial,
             state,
-            address: listen,
+            address: ANYWHERE,
             fault,
             coordinator,
         };
         let listening = site.until("listening ").await?;
         site.address = listening["listening ".len()..].parse()?;
         Ok(site)
+    }
+
+    /// The job goes on at full speed, and ends in the right state; then the host of its workers does.
+    pub(crate) async fn ends(&mut self, pace: Closed, host: AgentHost) -> Result<Done> {
+        drop(pace);
+        let done = self.done().await?;
+        host.end().await;
+        Ok(done)
     }
 
     /// A host with so many workers.
@@ -243,8 +266,7 @@ impl Site {
 
     /// A second coordinator, at any address, in the same state directory.
     pub(crate) fn second(&self, arguments: &[&str]) -> Result<Life> {
-        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        Life::begin(&self.trial, &self.state, listen, None, arguments)
+        Life::begin(&self.trial, &self.state, ANYWHERE, None, arguments)
     }
 
     /// Another coordinator begins at `address`, which has nothing of this one but its authority, and is this job's coordinator from now on.
@@ -312,15 +334,17 @@ impl Site {
         let said = &self.coordinator.said;
         ensure!(!self.said("halting") && !self.said("forming"), "{said:#?}");
         let journal = Journal::read(self.trial.folder())?;
-        let lives: std::collections::BTreeSet<_> = journal.lines.iter().map(|line| line.life).collect();
+        let lives: BTreeSet<_> = journal.lines.iter().map(|line| line.life).collect();
         ensure!(lives.len() == workers, "{} workers have trained; {said:#?}", lives.len());
         Ok(())
     }
 }
 
-pub(crate) fn send(pid: u32, signal: Signal) -> Result<()> {
-    let pid = Pid::from_raw(i32::try_from(pid)?).context("a process has a number")?;
-    Ok(kill_process(pid, signal)?)
+/// An address for a coordinator that takes over. The port stays taken until it is needed.
+pub(crate) fn standby() -> Result<(UdpSocket, SocketAddr)> {
+    let socket = UdpSocket::bind(("127.0.0.2", 0))?;
+    let address = socket.local_addr()?;
+    Ok((socket, address))
 }
 
 /// Kills one of the host's workers.

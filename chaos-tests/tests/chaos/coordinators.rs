@@ -7,7 +7,7 @@ use sardana::fault::{Point, Role};
 use sardana_chaos_tests::gate::Place;
 
 use crate::checkpoints;
-use crate::coordinated::{GATE, Site, kill_one, setup};
+use crate::coordinated::{GATE, Site, kill_one, setup, standby};
 
 /// Another coordinator begins, at the same address or another one, and nothing is left of the dead one but its authority.
 fn taken_over(site: &mut Site, address: Option<SocketAddr>) -> Result<()> {
@@ -26,10 +26,8 @@ async fn a_coordinator_that_dies_and_comes_back_is_noticed_by_nobody() -> Result
     site.trains_on(5).await?;
     site.start_again(&[]).await?;
     site.until("adopted g1.1").await?;
-    drop(pace);
-    let done = site.done().await?;
+    let done = site.ends(pace, host).await?;
     assert_eq!((done.recomputed, done.unknown), (0, 0), "{}", done.hash);
-    host.end().await;
     site.nobody_noticed(3)
 }
 
@@ -43,10 +41,8 @@ async fn a_worker_that_dies_while_there_is_no_coordinator_is_replaced_once_there
     kill_one(&mut host).await?;
     site.start_again(&[]).await?;
     site.until("forming g2.").await?;
-    drop(pace);
-    let done = site.done().await?;
+    let done = site.ends(pace, host).await?;
     assert_eq!(done.unknown, 0, "its agent saw it end: {:#?}", site.coordinator.said);
-    host.end().await;
     Ok(())
 }
 
@@ -60,10 +56,8 @@ async fn without_its_records_it_learns_from_the_workers() -> Result<()> {
     std::fs::remove_dir_all(site.state.join("records"))?;
     site.start_again(&[]).await?;
     site.until("adopted g1.1").await?;
-    drop(pace);
-    let done = site.done().await?;
+    let done = site.ends(pace, host).await?;
     assert!(done.unknown > 0, "it says that it does not know all that was counted");
-    host.end().await;
     Ok(())
 }
 
@@ -80,19 +74,15 @@ async fn another_takes_over_with_nothing_but_the_authority() -> Result<()> {
     site.kill().await?;
     taken_over(&mut site, None)?;
     site.until("adopted g1.1").await?;
-    drop(pace);
-    let done = site.done().await?;
+    let done = site.ends(pace, host).await?;
     assert!(done.unknown > 0);
-    host.end().await;
     Ok(())
 }
 
 /// On another host: at an address that the join files have named beforehand.
 #[tokio::test]
 async fn another_takes_over_at_another_address() -> Result<()> {
-    // The port stays taken until it is needed.
-    let standby = std::net::UdpSocket::bind(("127.0.0.2", 0))?;
-    let address = standby.local_addr()?;
+    let (standby, address) = standby()?;
     let mut site = Site::with(setup(2), None, &[&format!("standby={address}")]).await?;
     let pace = Place::Pace.close(site.trial.folder())?;
     let mut host = site.host(2).await?;
@@ -104,9 +94,7 @@ async fn another_takes_over_at_another_address() -> Result<()> {
     // Its agent has found it as well: it reports a death, and starts another worker with the coordinator's certificate.
     kill_one(&mut host).await?;
     site.until("forming g2.").await?;
-    drop(pace);
-    site.done().await?;
-    host.end().await;
+    site.ends(pace, host).await?;
     Ok(())
 }
 

@@ -50,6 +50,15 @@ pub(crate) struct Start<'a> {
     pub(crate) file_kib: Option<u32>,
 }
 
+impl<'a> Start<'a> {
+    pub(crate) fn dying_at(fault: &'a str) -> Self {
+        Self {
+            fault: Some(fault),
+            ..Self::default()
+        }
+    }
+}
+
 impl Site {
     /// Where the depot of that host has its folder.
     pub(crate) fn folder_of(&self, host: &str) -> PathBuf {
@@ -83,6 +92,12 @@ impl Site {
         let joined = "sardana::event::joined";
         life.until_one(joined, |line| line.contains(joined)).await?;
         Ok(Depot { life, folder })
+    }
+
+    /// Starts the depots of two hosts.
+    pub(crate) async fn two_depots(&self) -> Result<[Depot; 2]> {
+        let one = self.depot("one", Start::default()).await?;
+        Ok([one, self.depot("two", Start::default()).await?])
     }
 
     /// Waits until a checkpoint of `step`, or a later one, is on so many of two hosts. Returns its step.

@@ -7,7 +7,7 @@ use sardana::launch::Event;
 use sardana_chaos_tests::gate::Place;
 use sardana_chaos_tests::setup::Setup;
 
-use crate::{checkpoints, joins, replicas, trial};
+use crate::{checkpoints, deaths, joins, replicas, trial};
 
 /// No worker gets beyond this step before all deaths below it have happened: else the job would end before a replacement has come.
 const GATE: u64 = 8;
@@ -19,15 +19,11 @@ async fn deaths(workers: u32, faults: &str) -> Result<()> {
 
 /// The same where all workers are needed: a replacement is waited for, and fetches the state while the others stand still.
 async fn deaths_of_the_needed(workers: u32, faults: &str) -> Result<()> {
-    let min = workers;
-    deaths_with(
-        Setup {
-            min,
-            ..Setup::new(workers)
-        },
-        faults,
-    )
-    .await
+    let setup = Setup {
+        min: workers,
+        ..Setup::new(workers)
+    };
+    deaths_with(setup, faults).await
 }
 
 async fn deaths_with(setup: Setup, faults: &str) -> Result<()> {
@@ -60,19 +56,7 @@ async fn deaths_with(setup: Setup, faults: &str) -> Result<()> {
     Ok(())
 }
 
-/// One test per line: its name, and where processes die. A worker that halts for a death, and then forms, may be one step behind the dead.
-macro_rules! deaths {
-    ($all:ident, $deaths:ident: $($name:ident: $workers:literal, $faults:literal;)*) => {
-        const $all: &[&str] = &[$($faults),*];
-        $(
-            #[tokio::test]
-            async fn $name() -> Result<()> {
-                $deaths($workers, $faults).await
-            }
-        )*
-    };
-}
-
+// A worker that halts for a death, and then forms, may be one step behind the dead.
 deaths! {
     OF_MEMBERS, deaths:
     one_in_gradient: 3, "in-gradient@3";

@@ -21,9 +21,9 @@ fn gated() -> Result<Trial> {
     })
 }
 
-/// Freezes the member of rank 1 at step 3. It is thawed once it was left out, if `wake` says so; the job cannot end before it has
+/// Freezes the member of rank 1 at step 3. It is thawed once it was left out, if `wakes` says so; the job cannot end before it has
 /// ended then.
-async fn freeze(wake: Wake) -> Result<()> {
+async fn freeze(wakes: bool) -> Result<()> {
     if !can_freeze() {
         return Ok(());
     }
@@ -40,7 +40,7 @@ async fn freeze(wake: Wake) -> Result<()> {
             match event {
                 Event::Job(JobEvent::Worker(WorkerEvent::Lost { worker, .. })) if worker == frozen => {
                     hands.open(Place::Step);
-                    if wake == Wake::Never {
+                    if !wakes {
                         hands.open(Place::Late);
                     } else if let Ok(group) = group {
                         group.thaw().expect("what was frozen can be thawed");
@@ -60,32 +60,20 @@ async fn freeze(wake: Wake) -> Result<()> {
     Ok(())
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wake {
-    Never,
-    WhenLeftOut,
-}
-
 /// Why a worker was left out.
-fn cause(ended: &Ended, left_out: WorkerId) -> Option<Loss> {
-    ended.job_events().find_map(|event| {
-        if let JobEvent::Worker(WorkerEvent::Lost { worker, cause, .. }) = event
-            && *worker == left_out
-        {
-            return Some(cause.clone());
-        }
-        None
-    })
+fn cause(ended: &Ended, left_out: WorkerId) -> Option<&Loss> {
+    let (_, cause) = ended.losses().find(|(worker, _)| *worker == left_out)?;
+    Some(cause)
 }
 
 #[tokio::test]
 async fn a_frozen_worker_is_left_out() -> Result<()> {
-    freeze(Wake::Never).await
+    freeze(false).await
 }
 
 #[tokio::test]
 async fn a_frozen_worker_that_wakes_up_changes_nothing() -> Result<()> {
-    freeze(Wake::WhenLeftOut).await
+    freeze(true).await
 }
 
 #[tokio::test]
@@ -117,10 +105,7 @@ async fn a_worker_that_its_agent_sees_stopped_is_left_out_and_replaced() -> Resu
     let seen = matches!(cause(&ended, stopped), Some(Loss::Stopped { .. }));
     trial.demand(&ended, seen, "its agent has seen it stand still, and it is left out for that")?;
     let at = |wanted: &dyn Fn(&Told) -> bool| ended.told.iter().find(|(_, told)| wanted(told)).map(|(at, _)| *at);
-    let killed = at(
-        &|told| matches!(told, Told::Event(Event::Agent(AgentEvent::Ended { worker, how })) if *worker == stopped && how.contains("signal 9")),
-    );
-    trial.demand(&ended, killed.is_some(), "its agent was told to kill it")?;
+    trial.demand(&ended, ended.was_killed(stopped), "its agent was told to kill it")?;
     trial.demand(&ended, ended.processes.len() == 4, "another was started in its place")?;
     ensure!(!verdict.state_lost, "two workers still had the state");
     let begin = at(&|told| matches!(told, Told::Signal(_, Signal::STOP))).unwrap_or(Duration::ZERO);

@@ -2,10 +2,9 @@
 
 use anyhow::{Context, Result, ensure};
 use sardana::launch::Event;
-use sardana::{AgentEvent, JobEvent, Loss, WorkerEvent};
+use sardana::{JobEvent, Loss, WorkerEvent};
 use sardana_chaos_tests::gate::{Place, Trap};
 use sardana_chaos_tests::setup::Setup;
-use sardana_chaos_tests::trial::Told;
 
 use crate::trial;
 
@@ -27,20 +26,10 @@ async fn a_worker_whose_training_thread_hangs_is_replaced() -> Result<()> {
     });
     let ended = ended.await?;
     let verdict = trial.judge(&ended)?;
-    let lost = ended.told.iter().find_map(|(_, told)| match told {
-        Told::Event(Event::Job(JobEvent::Worker(WorkerEvent::Lost { worker, cause, .. }))) => Some((*worker, cause.clone())),
-        Told::Event(_) | Told::Signal(..) | Told::Request(..) => None,
-    });
-    let (hung, cause) = lost.context("it was not left out")?;
-    trial.demand(
-        &ended,
-        matches!(cause, Loss::Stalled { .. }),
-        "it is left out because it does nothing",
-    )?;
-    let killed = ended.told.iter().any(|(_, told)| {
-        matches!(told, Told::Event(Event::Agent(AgentEvent::Ended { worker, how })) if *worker == hung && how.contains("signal 9"))
-    });
-    trial.demand(&ended, killed, "its agent was told to kill it")?;
+    let (hung, cause) = ended.losses().next().context("it was not left out")?;
+    let stalled = matches!(cause, Loss::Stalled { .. });
+    trial.demand(&ended, stalled, "it is left out because it does nothing")?;
+    trial.demand(&ended, ended.was_killed(hung), "its agent was told to kill it")?;
     ensure!(!verdict.state_lost, "two workers still had the state");
     Ok(())
 }

@@ -48,8 +48,7 @@ impl Harm {
 /// The state is resumed from two hosts, of which one is harmed, and what it lacks it gets from the other one.
 async fn is_healed(harm: Harm) -> Result<()> {
     let mut site = Site::with(setup(2), None, &TWICE).await?;
-    let mut one = site.depot("one", Start::default()).await?;
-    let mut two = site.depot("two", Start::default()).await?;
+    let [mut one, mut two] = site.two_depots().await?;
     let pace = Place::Pace.close(site.trial.folder())?;
     let host = site.host(2).await?;
     let at = site.kept(SAVED, 2).await?;
@@ -67,10 +66,7 @@ async fn is_healed(harm: Harm) -> Result<()> {
     let bytes = piece_in(&folder, piece)?;
     harm.is_done(&folder, piece)?;
     site.start_again(&TWICE).await?;
-    let mut depots = [
-        site.depot("one", Start::default()).await?,
-        site.depot("two", Start::default()).await?,
-    ];
+    let mut depots = site.two_depots().await?;
     let host = site.host(2).await?;
     ensure!(site.resumes(at).await? == at);
     let depot = &mut depots[harmed];
@@ -82,9 +78,7 @@ async fn is_healed(harm: Harm) -> Result<()> {
     }
     depot.kill().await?;
     ensure!(piece_in(&folder, piece)? == bytes, "it is there again");
-    drop(pace);
-    site.done().await?;
-    host.end().await;
+    site.ends(pace, host).await?;
     Ok(())
 }
 

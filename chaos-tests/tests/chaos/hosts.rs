@@ -11,9 +11,9 @@ use sardana::hosts::agent::AgentJoin;
 use sardana::hosts::coordinate::Succession;
 use sardana::hosts::{CoordinateConfig, InviteConfig, Role, agent, coordinate, enrol, invite};
 use sardana::launch::{Event, LaunchError, Output};
-use sardana::{AgentEvent, GenerationEvent, JobEvent, Summary, WorkerId};
+use sardana::{AgentEvent, JobEvent, Summary, WorkerId};
 use sardana_chaos_tests::setup::Setup;
-use sardana_chaos_tests::trial::{Ended, Told, Trial, all_gone, reported};
+use sardana_chaos_tests::trial::{Ended, Told, Trial, all_gone, members_of, reported};
 use sardana_chaos_tests::verdict::Verdict;
 use sardana_protocol::membership::Saves;
 use tokio::sync::{mpsc, oneshot};
@@ -27,13 +27,6 @@ pub(crate) const COORDINATOR: Host = 0;
 
 /// What has not happened by then never will.
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// How a host ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// As a host whose power fails.
-    AtOnce,
-}
 
 /// What the hosts say.
 enum Said {
@@ -54,8 +47,8 @@ pub(crate) struct Site {
     say: mpsc::UnboundedSender<Said>,
     said: mpsc::UnboundedReceiver<Said>,
     threads: Vec<JoinHandle<Result<()>>>,
-    /// Dropped when the hosts are to end.
-    ends: Vec<oneshot::Sender<End>>,
+    /// Dropped when the hosts are to end. Told, they end at once, as hosts whose power fails.
+    ends: Vec<oneshot::Sender<()>>,
     /// Members of the newest generation in rank order.
     pub(crate) members: Vec<WorkerId>,
     /// The worker processes that run, and where.
@@ -67,21 +60,24 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// A host for each worker of a job, and one for its coordinator; or why there can be no such hosts here.
-    pub(crate) fn new(setup: Setup) -> Result<Result<Self, String>> {
+    /// A host for each worker of a job, and one for its coordinator. None if there can be no such hosts here; then it says why.
+    pub(crate) fn new(setup: Setup) -> Result<Option<Self>> {
         Self::with(setup, None)
     }
 
     /// The same, with checkpoints on the workers' hosts.
-    pub(crate) fn with(setup: Setup, saves: Option<Saves>) -> Result<Result<Self, String>> {
+    pub(crate) fn with(setup: Setup, saves: Option<Saves>) -> Result<Option<Self>> {
         let workers = Host::try_from(setup.workers)?;
         let network = match Network::new(workers + 1) {
             Ok(network) => network,
-            Err(reason) => return Ok(Err(reason)),
+            Err(reason) => {
+                println!("skipped: {reason}");
+                return Ok(None);
+            }
         };
         let trial = trial(setup)?;
         let (say, said) = mpsc::unbounded_channel();
-        Ok(Ok(Self {
+        Ok(Some(Self {
             trial,
             network,
             saves,
@@ -190,7 +186,7 @@ impl Site {
                     tokio::select! {
                         Some(event) = agent.next_event() => drop(say.send(Said::Agent(host, event))),
                         end = &mut ends => match end {
-                            Ok(End::AtOnce) => return Ok(()),
+                            Ok(()) => return Ok(()),
                             Err(_) => break,
                         },
                         else => break,
@@ -245,10 +241,8 @@ impl Site {
         let event = match said {
             Said::Over(outcome) => return self.over = Some(outcome),
             Said::Job(event) => {
-                if let JobEvent::Generation(GenerationEvent::Forming { members, .. })
-                | JobEvent::Generation(GenerationEvent::Switched { members, .. }) = &event
-                {
-                    self.members.clone_from(members);
+                if let Some(members) = members_of(&event) {
+                    self.members = members.to_vec();
                 }
                 Event::Job(event)
             }
@@ -279,7 +273,7 @@ impl Site {
     pub(crate) async fn kill_all(&mut self) -> Result<()> {
         for end in std::mem::take(&mut self.ends) {
             // It may have ended by itself.
-            let _ = end.send(End::AtOnce);
+            let _ = end.send(());
         }
         for thread in std::mem::take(&mut self.threads) {
             joined(thread).await?;
@@ -297,38 +291,34 @@ impl Site {
 
     /// Waits until the job has ended. Returns how, unjudged.
     pub(crate) async fn outcome(mut self) -> Result<(Summary, Self)> {
-        self.finish().await?;
-        let outcome = self.over.take().context("it is over")?;
-        let summary = self.trial.explain(&self.ended, outcome)?;
-        Ok((summary, self))
-    }
-
-    async fn finish(&mut self) -> Result<()> {
         let over = async {
-            while self.over.is_none() {
+            loop {
+                if let Some(outcome) = self.over.take() {
+                    return Ok(outcome);
+                }
                 let said = self.said.recv().await.context("all hosts have ended")?;
                 self.note(said);
             }
-            Ok(())
         };
         let over = timeout(LIMIT, over)
             .await
             .unwrap_or_else(|_| Err(anyhow!("the job does not end")));
-        self.trial.explain(&self.ended, over)?;
+        let outcome = self.trial.explain(&self.ended, over)?;
         self.ends.clear();
         for thread in std::mem::take(&mut self.threads) {
             joined(thread).await?;
         }
         let gone = all_gone(self.ended.processes.values().copied()).await;
-        self.trial.explain(&self.ended, gone)
+        self.trial.explain(&self.ended, gone)?;
+        let summary = self.trial.explain(&self.ended, outcome)?;
+        Ok((summary, self))
     }
 
     /// Waits until the job has ended, and judges it.
-    pub(crate) async fn end(mut self) -> Result<(Verdict, Self)> {
-        self.finish().await?;
-        let outcome = self.over.take().context("it is over")?;
-        self.ended.outcome = Ok(self.trial.explain(&self.ended, outcome)?);
-        Ok((self.trial.judge(&self.ended)?, self))
+    pub(crate) async fn end(self) -> Result<(Verdict, Self)> {
+        let (summary, mut site) = self.outcome().await?;
+        site.ended.outcome = Ok(summary);
+        Ok((site.trial.judge(&site.ended)?, site))
     }
 }
 

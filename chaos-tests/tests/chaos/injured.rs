@@ -3,16 +3,16 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use sardana::launch::launch;
 use sardana::{CheckpointEvent, JobEvent};
-use sardana_chaos_tests::gate::Place;
 use sardana_protocol::checkpoint::{Manifest, ManifestKey, PieceHash};
 use sardana_protocol::limits::RESTORE_ATTEMPTS;
 use sardana_storage::store::Store;
+use tokio::time::{sleep, timeout};
 
-use crate::checkpoints::{Ended, config, demand, finish, saved, setup, until_free};
+use crate::checkpoints::{Ended, Job, LIMIT, saved, setup};
 use crate::depots::{cut, flip};
 use crate::trial;
 
@@ -25,6 +25,20 @@ enum Injury {
     Cut,
     /// One bit of the newest manifest.
     Manifest,
+}
+
+/// Waits until a job in this very process has let go of a folder.
+async fn until_free(folder: &Path) -> Result<()> {
+    let waiting = async {
+        loop {
+            match Store::open(folder) {
+                Err(error) if error.to_string().contains("in use") => sleep(Duration::from_millis(5)).await,
+                opened => return opened,
+            }
+        }
+    };
+    timeout(LIMIT, waiting).await.context("the folder is not let go of")??;
+    Ok(())
 }
 
 /// All checkpoints that a folder has, the newest last.
@@ -59,24 +73,19 @@ fn injure(injury: Injury, folder: &Path, (newest, piece): (ManifestKey, PieceHas
 }
 
 async fn goes_back(injury: Injury) -> Result<()> {
-    let trial = trial(setup(2))?;
-    let folder = trial.folder().join("checkpoints");
-    let pace = Place::Pace.close(trial.folder())?;
-    let mut launched = launch(config(&trial, &folder, 2, "2")?).await?;
+    let mut job = Job::of(trial(setup(2))?)?;
+    let mut launched = job.launch(2, "2").await?;
     let first = saved(&mut launched, 5).await?;
     saved(&mut launched, first.get() + 1).await?;
     drop(launched);
-    drop(pace);
-    until_free(&folder).await?;
-    let before = kept(&folder)?;
+    until_free(&job.folder).await?;
+    let before = kept(&job.folder)?;
     let [.., (_, older), (newest, manifest)] = &before[..] else {
         anyhow::bail!("two were committed: {before:?}");
     };
     let own = manifest.pieces.iter().find(|piece| !older.pieces.contains(piece));
-    injure(injury, &folder, (*newest, *own.context("the state has changed")?))?;
-    let ended = finish(config(&trial, &folder, 2, "2")?).await?;
-    went_back(&ended, *newest)?;
-    demand(&trial, &ended)
+    injure(injury, &job.folder, (*newest, *own.context("the state has changed")?))?;
+    went_back(&job.resumes(2, "2").await?, *newest)
 }
 
 /// The job has resumed from a checkpoint before `newest`, said why, and tried `newest` no more often than it should.

@@ -9,7 +9,7 @@ use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::Hands;
 
 use crate::paced::{Paced, paced, slow};
-use crate::trial;
+use crate::{deaths, trial};
 
 /// `joins` more workers than at first are wanted; enough has happened when all are members, after the deaths at `faults`.
 async fn join(workers: u32, joins: u32, faults: &str) -> Result<Paced> {
@@ -28,13 +28,9 @@ async fn join(workers: u32, joins: u32, faults: &str) -> Result<Paced> {
 async fn a_joiner_stops_nobody() -> Result<()> {
     for (workers, joins) in [(1, 1), (3, 1), (2, 2)] {
         let paced = join(workers, joins, "").await?;
-        let halts = paced
-            .ended
-            .job_events()
-            .filter(|event| matches!(event, JobEvent::Generation(GenerationEvent::Halting { .. })));
-        paced.demand(halts.count() == 0, "nobody halts")?;
-        let once = |event: &&JobEvent| matches!(event, JobEvent::Generation(GenerationEvent::Forming { .. }));
-        let formed = paced.ended.job_events().filter(once).count();
+        paced.nobody_halts()?;
+        let formed = |event: &JobEvent| matches!(event, JobEvent::Generation(GenerationEvent::Forming { .. }));
+        let formed = paced.ended.count(formed);
         paced.demand(formed == 1, "only the first generation is formed while all stand still")?;
         let summary = &paced.verdict.summary;
         paced.demand((summary.recomputed, summary.unknown) == (0, 0), "nothing is computed again")?;
@@ -52,21 +48,9 @@ async fn deaths(workers: u32, faults: &str) -> Result<()> {
     paced.demand(summary.unknown == 0, "all ends were seen")
 }
 
-/// One test per line: its name, and where processes die while one worker joins.
-macro_rules! deaths {
-    ($($name:ident: $workers:literal, $faults:literal;)*) => {
-        pub(crate) const ALL: &[&str] = &[$($faults),*];
-        $(
-            #[tokio::test]
-            async fn $name() -> Result<()> {
-                deaths($workers, $faults).await
-            }
-        )*
-    };
-}
-
-// A joiner has no rank before it takes its place: `#4294967295`.
+// Processes die while one worker joins. A joiner has no rank before it takes its place: `#4294967295`.
 deaths! {
+    ALL, deaths:
     joiner_copying: 3, "copying@1";
     joiner_copied: 3, "copied@1";
     joiner_following: 3, "following@1";

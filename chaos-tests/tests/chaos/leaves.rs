@@ -3,9 +3,9 @@
 use anyhow::Result;
 use rustix::process::Signal;
 use sardana::launch::Event;
-use sardana::{AgentEvent, GenerationEvent, JobEvent, WorkerEvent, WorkerId};
+use sardana::{AgentEvent, JobEvent, WorkerEvent, WorkerId};
 use sardana_chaos_tests::setup::Setup;
-use sardana_chaos_tests::trial::{Hands, Told};
+use sardana_chaos_tests::trial::Hands;
 
 use crate::paced::{Paced, paced, slow};
 
@@ -47,42 +47,34 @@ async fn leave(setup: Setup, asked: Asked, ranks: &[usize], scale: Option<usize>
     let paced = paced(setup, "", strike, watch).await?;
     in_good_order(&paced, &leavers)?;
     let processes = paced.ended.processes.len();
-    let expected = paced.trial.setup.workers as usize + whole + ranks.len() - paced.trial.setup.workers as usize;
-    paced.demand(processes == expected, "who has left is not replaced, but by request")?;
+    paced.demand(
+        processes == whole + ranks.len(),
+        "who has left is not replaced, but by request",
+    )?;
     Ok(paced)
 }
 
 fn in_good_order(paced: &Paced, leavers: &[WorkerId]) -> Result<()> {
     for leaver in leavers {
-        let told = |wanted: &dyn Fn(&Event) -> bool| {
-            let told = paced.ended.told.iter().map(|(_, told)| told);
-            told.filter(|told| matches!(told, Told::Event(event) if wanted(event)))
-                .count()
-        };
-        let left = |event: &Event| matches!(event, Event::Job(JobEvent::Worker(WorkerEvent::Left { worker, .. })) if worker == leaver);
-        paced.demand(told(&left) == 1, "it has left")?;
-        let lost = |event: &Event| matches!(event, Event::Job(JobEvent::Worker(WorkerEvent::Lost { worker, .. })) if worker == leaver);
-        paced.demand(told(&lost) == 0, "nobody misses it")?;
-        let well = |event: &Event| matches!(event, Event::Agent(AgentEvent::Ended { worker, how }) if worker == leaver && how == "exit code 0");
-        paced.demand(told(&well) == 1, "its process ends well")?;
+        let left =
+            |event: &JobEvent| matches!(event, JobEvent::Worker(WorkerEvent::Left { worker, .. }) if worker == leaver);
+        paced.demand(paced.ended.count(left) == 1, "it has left")?;
+        let lost =
+            |event: &JobEvent| matches!(event, JobEvent::Worker(WorkerEvent::Lost { worker, .. }) if worker == leaver);
+        paced.demand(paced.ended.count(lost) == 0, "nobody misses it")?;
+        let well = |event: &&Event| matches!(event, Event::Agent(AgentEvent::Ended { worker, how }) if worker == leaver && how == "exit code 0");
+        let well = paced.ended.events().filter(well).count();
+        paced.demand(well == 1, "its process ends well")?;
     }
     let summary = &paced.verdict.summary;
     paced.demand((summary.recomputed, summary.unknown) == (0, 0), "nothing is computed again")?;
     paced.demand(!paced.verdict.state_lost, "the state is kept")
 }
 
-fn nobody_halts(paced: &Paced) -> Result<()> {
-    let halts = paced
-        .ended
-        .job_events()
-        .filter(|event| matches!(event, JobEvent::Generation(GenerationEvent::Halting { .. })));
-    paced.demand(halts.count() == 0, "nobody halts")
-}
-
 #[tokio::test]
 async fn each_rank_by_request() -> Result<()> {
     for rank in 0..3 {
-        nobody_halts(&leave(slow(3), Asked::ByRequest, &[rank], None, 2).await?)?;
+        leave(slow(3), Asked::ByRequest, &[rank], None, 2).await?.nobody_halts()?;
     }
     Ok(())
 }
@@ -90,7 +82,7 @@ async fn each_rank_by_request() -> Result<()> {
 #[tokio::test]
 async fn each_rank_by_sigterm() -> Result<()> {
     for rank in 0..3 {
-        nobody_halts(&leave(slow(3), Asked::BySignal, &[rank], None, 2).await?)?;
+        leave(slow(3), Asked::BySignal, &[rank], None, 2).await?.nobody_halts()?;
     }
     Ok(())
 }
@@ -98,28 +90,27 @@ async fn each_rank_by_sigterm() -> Result<()> {
 #[tokio::test]
 async fn two_at_once() -> Result<()> {
     for ranks in [[0, 1], [1, 3], [2, 3]] {
-        nobody_halts(&leave(slow(4), Asked::ByRequest, &ranks, None, 2).await?)?;
+        leave(slow(4), Asked::ByRequest, &ranks, None, 2).await?.nobody_halts()?;
     }
     Ok(())
 }
 
 #[tokio::test]
 async fn all_but_one() -> Result<()> {
-    nobody_halts(&leave(slow(3), Asked::BySignal, &[0, 2], None, 1).await?)
+    leave(slow(3), Asked::BySignal, &[0, 2], None, 1).await?.nobody_halts()
 }
 
 #[tokio::test]
 async fn one_leaves_while_another_joins() -> Result<()> {
     for rank in 0..3 {
-        nobody_halts(&leave(slow(3), Asked::ByRequest, &[rank], Some(3), 3).await?)?;
+        leave(slow(3), Asked::ByRequest, &[rank], Some(3), 3).await?.nobody_halts()?;
     }
     Ok(())
 }
 
 #[tokio::test]
 async fn the_last_holder_waits_for_the_one_that_comes() -> Result<()> {
-    let paced = leave(slow(1), Asked::ByRequest, &[0], Some(1), 1).await?;
-    nobody_halts(&paced)
+    leave(slow(1), Asked::ByRequest, &[0], Some(1), 1).await?.nobody_halts()
 }
 
 #[tokio::test]
@@ -138,12 +129,8 @@ async fn below_min_training_pauses_until_another_has_come() -> Result<()> {
         .skip_while(|event| !matches!(event, JobEvent::Steps(_)));
     let trained: Vec<&JobEvent> = trained.collect();
     // A worker that comes before the other has left is waited for without a word.
-    let of_interest = |event: &&JobEvent| {
-        matches!(
-            event,
-            JobEvent::Worker(WorkerEvent::Joined { .. }) | JobEvent::Worker(WorkerEvent::Left { .. })
-        )
-    };
+    let of_interest =
+        |event: &&JobEvent| matches!(event, JobEvent::Worker(WorkerEvent::Joined { .. } | WorkerEvent::Left { .. }));
     let came_first = matches!(
         trained.iter().copied().find(of_interest),
         Some(JobEvent::Worker(WorkerEvent::Joined { .. }))

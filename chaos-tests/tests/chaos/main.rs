@@ -44,6 +44,20 @@ fn trial(setup: Setup) -> Result<Trial> {
     Trial::new(WORKER, setup)
 }
 
+/// One test per line: its name, how many workers there are, and where processes die; and a list of all these deaths.
+macro_rules! deaths {
+    ($all:ident, $deaths:ident: $($name:ident: $workers:literal, $faults:literal;)*) => {
+        pub(crate) const $all: &[&str] = &[$($faults),*];
+        $(
+            #[tokio::test]
+            async fn $name() -> Result<()> {
+                $deaths($workers, $faults).await
+            }
+        )*
+    };
+}
+pub(crate) use deaths;
+
 /// So many at a time: each waits most of the time.
 const TOGETHER: usize = 3;
 

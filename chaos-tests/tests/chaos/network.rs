@@ -148,8 +148,13 @@ fn hardware(host: Host) -> String {
 }
 
 fn ip(arguments: &[&str]) -> Result<(), String> {
-    let output = Command::new("ip").args(arguments).stdin(Stdio::null()).output();
-    succeeded(&format!("ip {arguments:?}"), output)
+    run("ip", arguments)
+}
+
+/// Runs a program to its end. What it has said, if it fails.
+pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    succeeded(&format!("{program} {arguments:?}"), output)
 }
 
 /// Does all of `commands`, one a line, in the network namespace `place`.

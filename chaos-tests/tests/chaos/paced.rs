@@ -30,6 +30,10 @@ impl Paced {
     pub(crate) fn demand(&self, holds: bool, what: &str) -> Result<()> {
         self.trial.demand(&self.ended, holds, what)
     }
+
+    pub(crate) fn nobody_halts(&self) -> Result<()> {
+        self.demand(self.ended.halts() == 0, "nobody halts")
+    }
 }
 
 /// Runs `setup`: `strike` is called once, when step 3 was told, and `watch` at each event after it, until it says that enough has

@@ -15,11 +15,7 @@ pub(crate) const GIVING: &str = "depot-give@0";
 async fn a_host_dies_at(point: &str) -> Result<()> {
     let mut site = Site::with(setup(2), None, &TWICE).await?;
     let fault = format!("{point}@{GATE}");
-    let start = Start {
-        fault: Some(&fault),
-        ..Start::default()
-    };
-    let mut one = site.depot("one", start).await?;
+    let mut one = site.depot("one", Start::dying_at(&fault)).await?;
     let two = site.depot("two", Start::default()).await?;
     let pace = Place::Pace.close(site.trial.folder())?;
     let host = site.host(2).await?;
@@ -48,10 +44,7 @@ async fn a_host_that_dies_at_any_point_of_a_checkpoint_has_it_once_it_is_back() 
 /// was committed, also if no other process had heard of it.
 async fn the_coordinator_dies_at(point: &str, all: bool) -> Result<()> {
     let mut site = Site::with(setup(2), Some(format!("{point}@{SAVED}")), &ALWAYS).await?;
-    let _depots = (
-        site.depot("one", Start::default()).await?,
-        site.depot("two", Start::default()).await?,
-    );
+    let _depots = site.two_depots().await?;
     let pace = Place::Pace.close(site.trial.folder())?;
     let host = site.host(2).await?;
     site.dead().await?;
@@ -97,8 +90,7 @@ async fn a_coordinator_that_dies_while_two_hosts_keep_a_checkpoint_is_followed_b
 async fn after_the_loss_of_one_host_for_good_the_newest_checkpoint_is_resumed_from() -> Result<()> {
     for lost in ["one", "two"] {
         let mut site = Site::with(setup(3), None, &ALWAYS).await?;
-        let mut one = site.depot("one", Start::default()).await?;
-        let mut two = site.depot("two", Start::default()).await?;
+        let [mut one, mut two] = site.two_depots().await?;
         let pace = Place::Pace.close(site.trial.folder())?;
         let host = site.host(3).await?;
         let last = site.kept(GATE + 4, 2).await?;
@@ -107,17 +99,12 @@ async fn after_the_loss_of_one_host_for_good_the_newest_checkpoint_is_resumed_fr
         drop(host);
         std::fs::remove_dir_all(site.folder_of(lost))?;
         site.start_again(&ALWAYS).await?;
-        let _depots = (
-            site.depot("one", Start::default()).await?,
-            site.depot("two", Start::default()).await?,
-        );
+        let _depots = site.two_depots().await?;
         let host = site.host(2).await?;
         let from = site.resumes(last).await?;
         // What is taken from now on is on both again.
         site.kept(from + 1, 2).await?;
-        drop(pace);
-        site.done().await?;
-        host.end().await;
+        site.ends(pace, host).await?;
     }
     Ok(())
 }
@@ -127,8 +114,7 @@ async fn after_the_loss_of_one_host_for_good_the_newest_checkpoint_is_resumed_fr
 async fn a_host_that_dies_while_workers_restore_is_done_without() -> Result<()> {
     let mut site = Site::with(setup(3), None, &ALWAYS).await?;
     site.trial.keep_apart();
-    let mut one = site.depot("one", Start::default()).await?;
-    let mut two = site.depot("two", Start::default()).await?;
+    let [mut one, mut two] = site.two_depots().await?;
     let pace = Place::Pace.close(site.trial.folder())?;
     let host = site.host(3).await?;
     let last = site.kept(GATE + 4, 2).await?;
@@ -144,19 +130,13 @@ async fn a_host_that_dies_while_workers_restore_is_done_without() -> Result<()> 
         ("two", "one")
     };
     site.start_again(&ALWAYS).await?;
-    let start = Start {
-        fault: Some(GIVING),
-        ..Start::default()
-    };
-    let mut asked = site.depot(asked, start).await?;
+    let mut asked = site.depot(asked, Start::dying_at(GIVING)).await?;
     let _other = site.depot(other, Start::default()).await?;
     let host = site.host(2).await?;
     let from = site.resumes(last).await?;
     asked.dead().await?;
     site.kept(from + 1, 1).await?;
-    drop(pace);
-    site.done().await?;
-    host.end().await;
+    site.ends(pace, host).await?;
     Ok(())
 }
 
@@ -176,11 +156,7 @@ async fn the_only_host_dies_while_workers_restore_and_is_waited_for() -> Result<
     site.kill().await?;
     drop(host);
     site.start_again(&always).await?;
-    let start = Start {
-        fault: Some(GIVING),
-        ..Start::default()
-    };
-    let mut one = site.depot("one", start).await?;
+    let mut one = site.depot("one", Start::dying_at(GIVING)).await?;
     let host = site.host(2).await?;
     site.resumes(last).await?;
     one.dead().await?;
@@ -188,9 +164,7 @@ async fn the_only_host_dies_while_workers_restore_and_is_waited_for() -> Result<
     ensure!(said.contains("checkpoint actor d"), "it says who: {said}");
     let _one = site.depot("one", Start::default()).await?;
     site.resumes(last).await?;
-    drop(pace);
-    site.done().await?;
-    host.end().await;
+    site.ends(pace, host).await?;
     Ok(())
 }
 

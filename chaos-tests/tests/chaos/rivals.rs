@@ -4,15 +4,7 @@ use anyhow::{Result, ensure};
 use rustix::process::Signal;
 use sardana_chaos_tests::gate::Place;
 
-use crate::coordinated::{GATE, Life, Site, setup};
-
-/// Whether the coordinator that is taken over can say anything meanwhile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Old {
-    Leads,
-    /// Until the other coordinator leads.
-    IsFrozen,
-}
+use crate::coordinated::{GATE, Life, Site, setup, standby};
 
 /// It says which coordinator fences it, and that it is no way back, by name.
 pub(crate) async fn is_fenced(old: &mut Life) -> Result<()> {
@@ -24,21 +16,19 @@ pub(crate) async fn is_fenced(old: &mut Life) -> Result<()> {
     Ok(())
 }
 
-/// Another coordinator takes over at a standby's address while the first lives.
-async fn taken_over(old: Old) -> Result<()> {
-    // The port stays taken until it is needed.
-    let standby = std::net::UdpSocket::bind(("127.0.0.2", 0))?;
-    let address = standby.local_addr()?;
+/// Another coordinator takes over at a standby's address while the first lives, and is frozen until the other leads if `is_frozen`.
+async fn taken_over(is_frozen: bool) -> Result<()> {
+    let (standby, address) = standby()?;
     let mut site = Site::with(setup(2), None, &[&format!("standby={address}")]).await?;
     let pace = Place::Pace.close(site.trial.folder())?;
     let host = site.host(2).await?;
     site.until_step(GATE).await?;
-    if old == Old::IsFrozen {
+    if is_frozen {
         site.coordinator.signal(Signal::STOP)?;
     }
     drop(standby);
     let mut first = site.is_taken_over(address, &[])?;
-    if old == Old::IsFrozen {
+    if is_frozen {
         site.until("adopted g1.1").await?;
         first.signal(Signal::CONT)?;
         is_fenced(&mut first).await?;
@@ -46,20 +36,18 @@ async fn taken_over(old: Old) -> Result<()> {
         is_fenced(&mut first).await?;
         site.until("adopted g1.1").await?;
     }
-    drop(pace);
-    site.done().await?;
-    host.end().await;
+    site.ends(pace, host).await?;
     site.nobody_noticed(2)
 }
 
 #[tokio::test]
 async fn one_that_was_frozen_while_another_took_over_learns_it_when_it_wakes_up() -> Result<()> {
-    taken_over(Old::IsFrozen).await
+    taken_over(true).await
 }
 
 #[tokio::test]
 async fn one_that_leads_hands_over_to_who_takes_over() -> Result<()> {
-    taken_over(Old::Leads).await
+    taken_over(false).await
 }
 
 #[tokio::test]
@@ -84,10 +72,8 @@ async fn a_second_one_in_the_same_directory_is_refused() -> Result<()> {
             }
         }
     }
-    drop(pace);
-    let done = site.done().await?;
+    let done = site.ends(pace, host).await?;
     ensure!((done.recomputed, done.unknown) == (0, 0), "{:#?}", site.coordinator.said);
-    host.end().await;
     let generations = |said: &[String]| said.iter().filter(|line| line.starts_with("forming ")).count();
     ensure!(generations(&site.coordinator.said) == 1, "{:#?}", site.coordinator.said);
     ensure!(!site.said("adopted"), "it is the same life");

@@ -9,11 +9,12 @@ use anyhow::{Result, ensure};
 use rustix::process::Signal;
 use sardana::fault::{Point, Role};
 use sardana::launch::Event;
-use sardana::{Balance, Calm, GenerationEvent, JobEvent, WorkerEvent, WorkerId};
+use sardana::{Balance, Calm, JobEvent, WorkerEvent, WorkerId};
 use sardana_chaos_tests::dice::Dice;
 use sardana_chaos_tests::gate::Place;
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::{Hands, reported};
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::trial;
 
@@ -40,8 +41,8 @@ enum Moment {
     Next(Kind),
 }
 
-/// Kinds of events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Kinds of events, called as the events are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray, IntoStaticStr)]
 enum Kind {
     Joined,
     Lost,
@@ -57,35 +58,8 @@ enum Kind {
 
 impl Kind {
     fn is(self, event: &Event) -> bool {
-        let Event::Job(event) = event else { return false };
-        match self {
-            Self::Joined => matches!(event, JobEvent::Worker(WorkerEvent::Joined { .. })),
-            Self::Lost => matches!(event, JobEvent::Worker(WorkerEvent::Lost { .. })),
-            Self::Halting => matches!(event, JobEvent::Generation(GenerationEvent::Halting { .. })),
-            Self::Forming => matches!(event, JobEvent::Generation(GenerationEvent::Forming { .. })),
-            Self::Formed => matches!(event, JobEvent::Generation(GenerationEvent::Formed { .. })),
-            Self::Resumed => matches!(event, JobEvent::Generation(GenerationEvent::Resumed { .. })),
-            Self::Leaving => matches!(event, JobEvent::Worker(WorkerEvent::Leaving { .. })),
-            Self::Snapshot => matches!(event, JobEvent::Snapshot { .. }),
-            Self::CaughtUp => matches!(event, JobEvent::Worker(WorkerEvent::CaughtUp { .. })),
-            Self::Switched => matches!(event, JobEvent::Generation(GenerationEvent::Switched { .. })),
-        }
+        matches!(event, Event::Job(event) if event.name() == <&str>::from(self))
     }
-}
-
-impl Kind {
-    const ALL: [Self; 10] = [
-        Self::Joined,
-        Self::Lost,
-        Self::Halting,
-        Self::Forming,
-        Self::Formed,
-        Self::Resumed,
-        Self::Leaving,
-        Self::Snapshot,
-        Self::CaughtUp,
-        Self::Switched,
-    ];
 }
 
 /// What the adversary does.
@@ -122,13 +96,6 @@ impl Act {
         Self::Join,
         Self::JoinTwo,
     ];
-}
-
-/// Whether an act found a worker to do it to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Struck {
-    Yes,
-    NoOne,
 }
 
 /// An act that is still to come.
@@ -176,7 +143,7 @@ impl Schedule {
         let planned = (0..acts).map(|number| Planned {
             moment: match dice.below(3) {
                 0 => Moment::Step(1 + dice.below(steps / 2)),
-                _ => Moment::Next(dice.pick(&Kind::ALL).unwrap_or(Kind::Lost)),
+                _ => Moment::Next(dice.pick(Kind::VARIANTS).unwrap_or(Kind::Lost)),
             },
             latest: steps / 2 + number,
             act: dice.pick(&Act::ALL).unwrap_or(Act::Kill),
@@ -217,49 +184,50 @@ impl Schedule {
             };
             if !due && self.reported < planned.latest {
                 self.planned.push(planned);
-            } else if self.act(hands, planned.act) == Struck::NoOne {
+            } else if !self.act(hands, planned.act) {
                 planned.moment = Moment::Step(0);
                 self.planned.push(planned);
             }
         }
     }
 
-    fn act(&mut self, hands: &mut Hands<'_>, act: Act) -> Struck {
+    /// Whether there was a worker to do it to.
+    fn act(&mut self, hands: &mut Hands<'_>, act: Act) -> bool {
         let staying = hands.running().iter().filter(|worker| !self.leaving.contains(worker));
         let staying: Vec<WorkerId> = staying.copied().collect();
         match act {
             Act::Kill => self.kill(hands),
-            Act::KillTwo => match self.kill(hands) {
-                // Where only one worker runs, only that one is killed.
-                Struck::Yes => {
+            Act::KillTwo => {
+                let killed = self.kill(hands);
+                if killed {
+                    // Where only one worker runs, only that one is killed.
                     self.kill(hands);
-                    Struck::Yes
                 }
-                Struck::NoOne => Struck::NoOne,
-            },
+                killed
+            }
             Act::Stop => {
                 let Some(worker) = self.dice.pick(hands.running()) else {
-                    return Struck::NoOne;
+                    return false;
                 };
                 self.stopped.push((worker, 1 + self.dice.below(8)));
-                struck(hands.send(worker, Signal::STOP))
+                hands.send(worker, Signal::STOP)
             }
             Act::Drain => {
                 // One worker must stay: a worker that has left is not replaced. Where there is no other, one is called in first.
                 if staying.len() < 2 {
                     hands.scale(2);
-                    return Struck::NoOne;
+                    return false;
                 }
                 let Some(worker) = self.dice.pick(&staying) else {
-                    return Struck::NoOne;
+                    return false;
                 };
                 self.leaving.push(worker);
                 match self.dice.below(2) {
                     0 => {
                         hands.drain(worker);
-                        Struck::Yes
+                        true
                     }
-                    _ => struck(hands.send(worker, Signal::TERM)),
+                    _ => hands.send(worker, Signal::TERM),
                 }
             }
             Act::Join | Act::JoinTwo => {
@@ -269,14 +237,14 @@ impl Schedule {
                     return self.kill(hands);
                 }
                 hands.scale(staying.len() + more);
-                Struck::Yes
+                true
             }
         }
     }
 
-    fn kill(&mut self, hands: &mut Hands<'_>) -> Struck {
+    fn kill(&mut self, hands: &mut Hands<'_>) -> bool {
         let worker = self.dice.pick(hands.running());
-        struck(worker.is_some_and(|worker| hands.send(worker, Signal::KILL)))
+        worker.is_some_and(|worker| hands.send(worker, Signal::KILL))
     }
 
     /// Wakes up workers that are not waited for any more.
@@ -290,10 +258,6 @@ impl Schedule {
             }
         }
     }
-}
-
-fn struck(sent: bool) -> Struck {
-    if sent { Struck::Yes } else { Struck::NoOne }
 }
 
 /// How many fault points were armed, and how many processes have died at one.

@@ -11,10 +11,11 @@ use sardana::operator::{Access, JobStatus, OperatorAnswer, OperatorRequest, ask}
 use sardana_chaos_tests::gate::Place;
 use sardana_chaos_tests::half_open::HalfOpen;
 use sardana_chaos_tests::setup::Setup;
+use sardana_chaos_tests::trial::send;
 use sardana_net::quic::Purpose;
 
-use crate::coordinated::{GATE, Site, send};
-use crate::depots::{Depot, SAVED, Start, TWICE};
+use crate::coordinated::{GATE, Site};
+use crate::depots::{Depot, SAVED, TWICE};
 
 /// So many are at each port, and as many come there in the time for which each stays. A port has room for more: what happens when its room
 /// is full is tested with a door alone, in `net/src/quic/tests/crowds.rs`.
@@ -81,7 +82,7 @@ async fn operator(site: &Site) -> Result<Access> {
 async fn heard_out(mut depot: Depot) {
     // Each waits for minutes, or until the process has ended.
     for _ in 0..4 {
-        let _ = depot.life.until_one("its end", |_| false).await;
+        let _ = depot.life.is_silent().await;
     }
 }
 
@@ -104,8 +105,7 @@ async fn who_never_finishes_a_handshake_keeps_out_nobody() -> Result<()> {
         ..crate::depots::setup(3)
     };
     let mut site = Site::with(setup, None, &TWICE).await?;
-    for host in ["one", "two"] {
-        let depot = site.depot(host, Start::default()).await?;
+    for depot in site.two_depots().await? {
         tokio::spawn(heard_out(depot));
     }
     let pace = Place::Pace.close(site.trial.folder())?;
@@ -150,9 +150,7 @@ async fn who_never_finishes_a_handshake_keeps_out_nobody() -> Result<()> {
         );
         crowd.go().with_context(|| name)?;
     }
-    drop(pace);
-    site.done().await?;
-    host.end().await;
+    site.ends(pace, host).await?;
     other.end().await;
     Ok(())
 }

@@ -3,35 +3,25 @@
 use anyhow::{Result, ensure};
 use sardana_chaos_tests::gate::Place;
 
-use crate::coordinated::{GATE, Site};
-use crate::depots::{ALWAYS, Start, setup};
+use crate::coordinated::{GATE, Site, standby};
+use crate::depots::{ALWAYS, setup};
 use crate::rivals::is_fenced;
 
-/// What becomes of the first coordinator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum First {
-    IsLost,
-    Lives,
-}
-
 /// Another coordinator takes over elsewhere: checkpoints go on under it, and it resumes from them once all else is lost.
-async fn takes_over(first: First) -> Result<()> {
-    // The port stays taken until it is needed.
-    let standby = std::net::UdpSocket::bind(("127.0.0.2", 0))?;
-    let address = standby.local_addr()?;
+async fn takes_over(is_lost: bool) -> Result<()> {
+    let (standby, address) = standby()?;
     let known = format!("standby={address}");
     let mut site = Site::with(setup(2), None, &[&known, ALWAYS[0], ALWAYS[1]]).await?;
-    let mut one = site.depot("one", Start::default()).await?;
-    let mut two = site.depot("two", Start::default()).await?;
+    let [mut one, mut two] = site.two_depots().await?;
     let pace = Place::Pace.close(site.trial.folder())?;
     let host = site.host(2).await?;
     let before = site.kept(GATE, 2).await?;
-    if first == First::IsLost {
+    if is_lost {
         site.kill().await?;
     }
     drop(standby);
     let mut old = site.is_taken_over(address, &ALWAYS)?;
-    if first == First::Lives {
+    if !is_lost {
         is_fenced(&mut old).await?;
     }
     site.until("adopted g1.1").await?;
@@ -45,24 +35,19 @@ async fn takes_over(first: First) -> Result<()> {
     site.kill().await?;
     drop(host);
     site.start_again(&ALWAYS).await?;
-    let _depots = (
-        site.depot("one", Start::default()).await?,
-        site.depot("two", Start::default()).await?,
-    );
+    let _depots = site.two_depots().await?;
     let host = site.host(3).await?;
     site.resumes(last).await?;
-    drop(pace);
-    site.done().await?;
-    host.end().await;
+    site.ends(pace, host).await?;
     Ok(())
 }
 
 #[tokio::test]
 async fn who_takes_over_from_one_that_is_lost_goes_on_with_its_checkpoints() -> Result<()> {
-    takes_over(First::IsLost).await
+    takes_over(true).await
 }
 
 #[tokio::test]
 async fn who_takes_over_from_one_that_lives_goes_on_with_its_checkpoints() -> Result<()> {
-    takes_over(First::Lives).await
+    takes_over(false).await
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use sardana::launch::Event;
 use sardana::{Balance, Calm, GenerationEvent, JobEvent, Order, WorkerId};
 use sardana_chaos_tests::setup::Setup;
-use sardana_chaos_tests::trial::{Ended, Hands, Trial};
+use sardana_chaos_tests::trial::{Ended, Hands, Trial, members_of};
 
 use crate::trial;
 
@@ -29,33 +29,21 @@ fn unequal(workers: u32) -> Setup {
 }
 
 /// How many shards each member computes since a boundary where no worker came or went, if there was one.
+#[derive(Default)]
 struct Ranges {
     members: Vec<WorkerId>,
     loads: Option<Vec<u32>>,
 }
 
 impl Ranges {
-    const fn none() -> Self {
-        Self {
-            members: Vec::new(),
-            loads: None,
-        }
-    }
-
     fn see(&mut self, event: &Event) {
-        match event {
-            Event::Job(JobEvent::Generation(GenerationEvent::Switched { members, shards, .. }))
-                if *members == self.members =>
-            {
-                self.loads = Some(shards.iter().map(|shards| shards.len()).collect());
-            }
-            Event::Job(
-                JobEvent::Generation(GenerationEvent::Forming { members, .. })
-                | JobEvent::Generation(GenerationEvent::Switched { members, .. }),
-            ) => {
-                (self.members, self.loads) = (members.clone(), None);
-            }
-            Event::Job(_) | Event::Agent(_) => {}
+        let Event::Job(event) = event else { return };
+        if let JobEvent::Generation(GenerationEvent::Switched { members, shards, .. }) = event
+            && *members == self.members
+        {
+            self.loads = Some(shards.iter().map(|shards| shards.len()).collect());
+        } else if let Some(members) = members_of(event) {
+            (self.members, self.loads) = (members.to_vec(), None);
         }
     }
 
@@ -76,7 +64,7 @@ impl Ranges {
 
 async fn run(setup: Setup, mut strike: impl FnMut(&mut Hands<'_>, &Ranges)) -> Result<(Trial, Ended, bool)> {
     let trial = trial(setup)?;
-    let (mut ranges, mut moved) = (Ranges::none(), false);
+    let (mut ranges, mut moved) = (Ranges::default(), false);
     let ended = trial
         .run(&[], |hands, event| {
             ranges.see(event);
@@ -97,10 +85,7 @@ async fn shards_move_and_each_gradient_is_computed_once() -> Result<()> {
         trial.demand(&ended, moved, "shards move away from the slow worker")?;
         let again = (verdict.summary.recomputed, verdict.summary.unknown);
         trial.demand(&ended, again == (0, 0), "nothing is computed again for it")?;
-        let halts = ended
-            .job_events()
-            .filter(|event| matches!(event, JobEvent::Generation(GenerationEvent::Halting { .. })));
-        trial.demand(&ended, halts.count() == 0, "nobody is halted for it")?;
+        trial.demand(&ended, ended.halts() == 0, "nobody is halted for it")?;
     }
     Ok(())
 }
@@ -129,10 +114,8 @@ async fn who_turns_it_off_keeps_even_ranges() -> Result<()> {
     };
     let (trial, ended, _) = run(setup, |_, _| {}).await?;
     trial.judge(&ended)?;
-    let switched = ended
-        .job_events()
-        .any(|event| matches!(event, JobEvent::Generation(GenerationEvent::Switched { .. })));
-    trial.demand(&ended, !switched, "nothing moves")
+    let switched = |event: &JobEvent| matches!(event, JobEvent::Generation(GenerationEvent::Switched { .. }));
+    trial.demand(&ended, ended.count(switched) == 0, "nothing moves")
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use crate::coordinated::Site;
 use crate::depots::{SAVED, Start, TWICE, newest, setup};
+use crate::network::run;
 
 /// What has not happened by then never will.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -66,14 +67,6 @@ impl Drop for ReadOnly {
             // After a failed test a process may still be in it.
             let _ = Command::new("umount").arg("-l").arg(&self.folder).status();
         }
-    }
-}
-
-fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
-    match Command::new(program).args(arguments).stdin(Stdio::null()).output() {
-        Err(error) => Err(format!("{program}: {error}")),
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim())),
     }
 }
 

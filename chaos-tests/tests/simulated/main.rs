@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use sardana_chaos_tests::simulation::campaign::Campaign;
 use sardana_chaos_tests::simulation::story::Telling;
 use sardana_chaos_tests::simulation::{
-    Port, Until, break_port, churn, come_back_to_a_newcomer, leave_undisturbed, load, outlive, play, preempt, stand_still,
+    Port, break_port, churn, come_back_to_a_newcomer, leave_undisturbed, load, outlive, play, preempt, stand_still,
     work_without_end,
 };
 use strum::VariantArray;
@@ -96,7 +96,7 @@ fn preemption_without_end_does_not_starve_checkpoints() {
 fn a_state_that_takes_long_to_move_arrives_and_nobody_is_left_out_for_it() {
     let mut longest = Duration::ZERO;
     for seed in 0..24 {
-        let played = load(seed, Telling::No);
+        let played = load(seed);
         assert_eq!(played.violation, None, "seed {seed}");
         assert_eq!(played.killed, 0, "seed {seed}: {played:?}");
         let resumed = played.resumed.unwrap_or_else(|| panic!("seed {seed}: {played:?}"));
@@ -142,7 +142,7 @@ fn only_who_has_a_broken_port_is_left_out() {
     for (workers, at_most) in [(2, 2), (3, 0), (4, 0), (8, 0)] {
         for &port in Port::VARIANTS {
             for seed in 0..12 {
-                let played = break_port(seed, workers, port, Telling::No);
+                let played = break_port(seed, workers, port);
                 let what = || format!("seed {seed}, {workers} workers, {port:?}: {played:?}");
                 assert_eq!(played.violation, None, "{}", what());
                 assert!(played.broken_left_out, "{}", what());
@@ -202,10 +202,10 @@ fn a_job_that_outlives_thousands_of_workers_does_not_grow() {
 fn a_job_that_loses_no_worker_computes_each_gradient_once() {
     let mut moved = 0;
     for seed in 0..24 {
-        for until in [Until::TheEnd, Until::Stopped(seed)] {
+        for stopped in [None, Some(seed)] {
             let workers = 1 + u32::try_from(seed % 8).unwrap_or(0);
-            let played = leave_undisturbed(seed, workers, until);
-            let what = || format!("seed {seed}, {workers} workers, {until:?}: {played:?}");
+            let played = leave_undisturbed(seed, workers, stopped);
+            let what = || format!("seed {seed}, {workers} workers, stopped at {stopped:?}: {played:?}");
             assert_eq!(played.violation, None, "{}", what());
             assert_eq!((played.once, played.again), (Some(played.computed), 0), "{}", what());
             moved += u64::from(played.moved > 0);

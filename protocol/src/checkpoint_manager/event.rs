@@ -3,13 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantNames};
 
 use crate::checkpoint::{DepotId, ManifestKey};
 use crate::words::{Step, WorkerId, count};
 
 /// What happened to checkpoints, and to the actors that keep them.
-#[derive(Debug, Clone, PartialEq, IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, IntoStaticStr, VariantNames)]
 pub enum CheckpointEvent {
     /// A checkpoint actor came.
     DepotCame {

@@ -1,6 +1,6 @@
 //! What a worker's machine wants done: at its side, with the buffers, or elsewhere, over the network.
 
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantNames};
 
 use crate::messages::{Form, MemberAddress, Restore, Save, Snapshot, Trailer, WorkerMessage};
 use crate::snapshot::{Share, SnapshotId};
@@ -10,7 +10,7 @@ use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
 use super::Event;
 
 /// What is to be done, at once and without blocking, by the owner of the machine and of the buffers of gradients, sums and shares.
-#[derive(Debug, Clone, PartialEq, IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, IntoStaticStr, VariantNames)]
 pub enum Command {
     /// Tell the coordinator.
     Send(WorkerMessage),
@@ -100,7 +100,7 @@ impl Command {
 }
 
 /// What is to be begun or ended over the network, and beside the training thread. No buffer goes with it. What needs one is a [`Command`].
-#[derive(Debug, Clone, PartialEq, IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, IntoStaticStr, VariantNames)]
 pub enum NetworkCommand {
     /// End the ring of this generation: nothing of it is accepted any more.
     Abort {

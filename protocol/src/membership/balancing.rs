@@ -9,6 +9,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::Membership;
 use super::change::Purpose;
 use super::formation::Formation;
@@ -19,7 +21,7 @@ use crate::limits::{
 use crate::words::{Pace, WorkerId};
 
 /// Whether shards move towards faster members.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Balance {
     /// They do, when a generation has been as it is for so long.
     After(Calm),
@@ -28,7 +30,7 @@ pub enum Balance {
 }
 
 /// How long a generation's ranges stay as they are at least.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calm {
     /// So long.
     pub time: Duration,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantNames};
 
 use super::event::Loss;
 use crate::checkpoint_manager::{CheckpointEvent, SaveCounts};
@@ -13,7 +13,7 @@ use crate::status::Stage;
 use crate::words::{Generation, Incarnation, Rank, ShardRange, Step, WorkerId};
 
 /// What people are told about a job. Prints as a sentence without an end.
-#[derive(Debug, Clone, PartialEq, IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, IntoStaticStr, VariantNames)]
 pub enum JobEvent {
     /// To one worker.
     Worker(WorkerEvent),
@@ -106,7 +106,7 @@ impl From<CheckpointEvent> for JobEvent {
 }
 
 /// What happened to one worker.
-#[derive(Debug, Clone, PartialEq, IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, IntoStaticStr, VariantNames)]
 pub enum WorkerEvent {
     /// A worker was admitted.
     Joined {
@@ -170,7 +170,7 @@ pub enum WorkerEvent {
 }
 
 /// What happened to the members together.
-#[derive(Debug, Clone, PartialEq, IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, IntoStaticStr, VariantNames)]
 pub enum GenerationEvent {
     /// All workers were told to halt.
     Halting {

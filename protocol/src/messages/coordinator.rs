@@ -1,7 +1,7 @@
 //! What the coordinator says to workers.
 
 use serde::{Deserialize, Serialize};
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantNames};
 
 use super::{Form, MemberAddress, Save};
 use crate::snapshot::SnapshotId;
@@ -9,7 +9,7 @@ use crate::state::StateHash;
 use crate::words::{Generation, Step, WorkerId};
 
 /// From coordinator to worker.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, IntoStaticStr)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, IntoStaticStr, VariantNames)]
 pub enum CoordinatorMessage {
     /// Accept nothing older than `generation` any more. `Halted` comes back.
     Halt {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantNames};
 
 use super::{MemberAddress, Peer};
 use crate::checkpoint::{DepotAddress, DepotId, Head, ManifestKey, Part, Placing};
@@ -26,7 +26,7 @@ pub struct DepotHello {
 }
 
 /// From depot to coordinator.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames)]
 pub enum DepotMessage {
     /// What it keeps: at first all, in one or more messages, and then what has changed.
     Holds {
@@ -67,7 +67,7 @@ pub enum DepotMessage {
 }
 
 /// From coordinator to depot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames)]
 pub enum DepotOrder {
     /// Serve these, and no other process. Nothing comes back.
     Serve {

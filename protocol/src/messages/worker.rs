@@ -1,7 +1,7 @@
 //! What workers say to the coordinator, and where they stand.
 
 use serde::{Deserialize, Serialize};
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantNames};
 
 use crate::checkpoint::{DepotId, PieceHash};
 use crate::snapshot::SnapshotId;
@@ -51,7 +51,7 @@ impl Tally {
 }
 
 /// From worker to coordinator.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, IntoStaticStr)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, IntoStaticStr, VariantNames)]
 pub enum WorkerMessage {
     /// Answer to `Halt`: a promise that nothing of an older generation is accepted from now on.
     Halted {

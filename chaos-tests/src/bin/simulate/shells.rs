@@ -64,23 +64,18 @@ impl Shells {
         for seed in self.seed..self.seed.saturating_add(self.seeds) {
             self.one(seed, trouble, &mut sum)?;
         }
-        let Sum {
-            runs,
-            failed,
-            datagrams,
-            lost,
-            counts,
-            virtual_time,
-        } = sum;
-        for (what, often) in &counts {
+        let (runs, failed) = (sum.runs, sum.failed);
+        for (what, often) in &sum.counts {
             println!("{often:8} {what}");
         }
         println!(
-            "{runs} runs, {failed} failed; {datagrams} datagrams ({lost} lost), {:.0} virtual seconds in {:.1} s",
-            virtual_time.as_secs_f64(),
+            "{runs} runs, {failed} failed; {} datagrams ({} lost), {:.0} virtual seconds in {:.1} s",
+            sum.datagrams,
+            sum.lost,
+            sum.virtual_time.as_secs_f64(),
             began.elapsed().as_secs_f64()
         );
-        let missing = if self.calm { Vec::new() } else { never(&counts, runs) };
+        let missing = if self.calm { Vec::new() } else { never(&sum.counts, runs) };
         for what in &missing {
             println!("LACKING: there was never: {what}");
         }

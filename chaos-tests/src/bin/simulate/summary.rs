@@ -5,7 +5,8 @@ use std::fmt;
 use std::time::Duration;
 
 use sardana_chaos_tests::simulation::campaign::Report;
-use sardana_chaos_tests::simulation::coverage::EXPECTED;
+use sardana_chaos_tests::simulation::coverage::expected;
+use sardana_chaos_tests::simulation::tally::Counts;
 use serde::Serialize;
 
 use super::Many;
@@ -22,18 +23,8 @@ pub(crate) struct Summary {
     cluster_hours: f64,
     faults: BTreeMap<&'static str, u64>,
     all_faults: u64,
-    messages_lost: u64,
-    messages_replayed: u64,
-    generations: u64,
-    steps: u64,
-    updates: u64,
-    gradients: u64,
-    states_lost: u64,
-    checkpoints: u64,
-    checkpoints_given_up: u64,
-    manifests_replicated: u64,
-    resumed_from_checkpoints: u64,
-    events: u64,
+    #[serde(flatten)]
+    counts: Counts,
     invariants_checked: BTreeMap<&'static str, u64>,
     excused: BTreeMap<&'static str, u64>,
     lacks: Vec<String>,
@@ -56,7 +47,7 @@ impl Summary {
     pub(crate) fn of(seed: u64, many: &Many, took: Duration, report: &Report) -> Self {
         let minutes_per_run = many.minutes_per_run;
         let counts = &report.counts;
-        let missing = report.coverage.missing();
+        let (expected, missing) = (expected().len(), report.coverage.missing());
         let reached = report.coverage.reached();
         let found = |(seed, violation): &(u64, sardana_chaos_tests::simulation::Violation)| Found {
             seed: *seed,
@@ -75,23 +66,12 @@ impl Summary {
             cluster_hours: report.counted.as_secs_f64() / 3_600.0,
             faults: counts.faults.clone(),
             all_faults: counts.all_faults(),
-            messages_lost: counts.lost,
-            messages_replayed: counts.replayed,
-            generations: counts.generations,
-            steps: counts.steps,
-            updates: counts.updates,
-            gradients: counts.gradients,
-            states_lost: counts.states_lost,
-            checkpoints: counts.saved,
-            checkpoints_given_up: counts.not_saved,
-            manifests_replicated: counts.replicated,
-            resumed_from_checkpoints: counts.resumed,
-            events: counts.events,
+            counts: counts.clone(),
             invariants_checked: report.checked.clone(),
             excused: report.excused.clone(),
             lacks: report.lacks(),
-            transitions_expected: EXPECTED.len(),
-            transitions_reached: EXPECTED.len() - missing.len(),
+            transitions_expected: expected,
+            transitions_reached: expected - missing.len(),
             not_reached: missing.iter().map(|reached| name(*reached)).collect(),
             reached: reached.into_iter().map(|(reached, times)| (name(reached), times)).collect(),
             violations: report.violations.iter().map(found).collect(),
@@ -109,10 +89,11 @@ fn name((machine, from, to): sardana_chaos_tests::simulation::coverage::Reached)
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = &self.counts;
         writeln!(
             f,
             "{:.1} cluster-hours in {} runs, {:.0} s: {} events",
-            self.cluster_hours, self.runs, self.took_seconds, self.events
+            self.cluster_hours, self.runs, self.took_seconds, counts.events
         )?;
         if self.cluster_hours < self.hours_asked_for as f64 && self.violations.is_empty() {
             let (asked, least) = (self.hours_asked_for, self.hours_at_least);
@@ -129,15 +110,15 @@ impl fmt::Display for Summary {
         writeln!(
             f,
             "{} generations, {} steps, {} updates, {} gradients; the state was lost {} times",
-            self.generations, self.steps, self.updates, self.gradients, self.states_lost
+            counts.generations, counts.steps, counts.updates, counts.gradients, counts.states_lost
         )?;
-        let (saved, given_up) = (self.checkpoints, self.checkpoints_given_up);
+        let (saved, given_up) = (counts.checkpoints, counts.checkpoints_given_up);
         writeln!(
             f,
             "{saved} checkpoints committed, {given_up} given up, {} manifests fetched by more depots; {} times training began from one",
-            self.manifests_replicated, self.resumed_from_checkpoints
+            counts.manifests_replicated, counts.resumed_from_checkpoints
         )?;
-        let (lost, replayed) = (self.messages_lost, self.messages_replayed);
+        let (lost, replayed) = (counts.messages_lost, counts.messages_replayed);
         writeln!(f, "{} faults; {lost} messages lost, {replayed} replayed", self.all_faults)?;
         for (fault, times) in &self.faults {
             writeln!(f, "  {times:>9} {fault}")?;

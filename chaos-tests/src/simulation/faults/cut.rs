@@ -11,13 +11,11 @@ const NOTICED: Duration = Duration::from_millis(500);
 
 impl World {
     pub(super) fn cut_control(&mut self) -> Struck {
-        let Some(worker) = self.pick() else { return Struck::Nobody };
-        let Some(session) = self.coordinator.session_of(worker) else {
-            return Struck::Nobody;
-        };
+        let worker = self.pick()?;
+        let session = self.coordinator.session_of(worker)?;
         let (here, there) = (self.within(NOTICED), self.within(NOTICED));
         self.calendar.after(here, Happening::SessionLost { worker, session });
         self.calendar.after(there, Happening::ControlLost { worker, session });
-        Struck::Yes
+        Some(())
     }
 }

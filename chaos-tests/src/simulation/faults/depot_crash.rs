@@ -2,15 +2,14 @@
 
 use super::{Later, Struck};
 use crate::simulation::calendar::Happening;
+use crate::simulation::network::IDLE;
 use crate::simulation::world::{AtDepot, World};
 
 impl World {
     pub(super) fn crash_depot(&mut self) -> Struck {
-        let Some(place) = self.pick_depot() else {
-            return Struck::Nobody;
-        };
+        let place = self.pick_depot()?;
         self.depot_goes_down(place);
-        Struck::Yes
+        Some(())
     }
 
     /// A depot that runs.
@@ -25,14 +24,7 @@ impl World {
         self.depots[place].goes_down();
         if let Some(session) = session {
             self.session_ends(place, session);
-            let idle = crate::simulation::network::IDLE;
-            self.calendar.after(
-                idle,
-                Happening::Depot {
-                    place,
-                    what: AtDepot::Lost { session },
-                },
-            );
+            self.depot_after(IDLE, place, AtDepot::Lost { session });
         }
         let down = self.lasting();
         self.calendar.after(down, Happening::Later(Later::DepotBack(place)));

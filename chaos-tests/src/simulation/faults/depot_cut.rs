@@ -6,9 +6,7 @@ use crate::simulation::world::World;
 
 impl World {
     pub(super) fn cut_depot(&mut self) -> Struck {
-        let Some(place) = self.pick_depot() else {
-            return Struck::Nobody;
-        };
+        let place = self.pick_depot()?;
         let until = self.now() + self.lasting();
         let inside = [Node::Depot(place)].into();
         let way = match self.dice.below(2) {
@@ -17,6 +15,6 @@ impl World {
             _ => Way::Workers,
         };
         self.cut_off(Cut { inside, way, until });
-        Struck::Yes
+        Some(())
     }
 }

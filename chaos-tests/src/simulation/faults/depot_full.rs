@@ -6,12 +6,10 @@ use crate::simulation::world::World;
 
 impl World {
     pub(super) fn fill_depot(&mut self) -> Struck {
-        let Some(place) = self.pick_depot() else {
-            return Struck::Nobody;
-        };
+        let place = self.pick_depot()?;
         self.depots[place].full = true;
         let lasts = self.lasting() * 4;
         self.calendar.after(lasts, Happening::Later(Later::DepotEmptied(place)));
-        Struck::Yes
+        Some(())
     }
 }

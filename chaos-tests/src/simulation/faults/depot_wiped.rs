@@ -7,9 +7,7 @@ use crate::simulation::world::World;
 
 impl World {
     pub(super) fn wipe_depot(&mut self) -> Struck {
-        let Some(place) = self.pick_depot() else {
-            return Struck::Nobody;
-        };
+        let place = self.pick_depot()?;
         self.depot_goes_down(place);
         let before = self.depots[place].id;
         self.law.loses_disk(before);
@@ -18,6 +16,6 @@ impl World {
             _ => DepotId::new(self.dice.bits()),
         };
         self.depots[place].forgets(id);
-        Struck::Yes
+        Some(())
     }
 }

@@ -14,10 +14,10 @@ const EACH: Duration = Duration::from_millis(600);
 
 impl World {
     pub(super) fn begin_to_flap(&mut self) -> Struck {
-        let Some(worker) = self.pick() else { return Struck::Nobody };
+        let worker = self.pick()?;
         let left = 5 + self.dice.below(40);
         self.flap(worker, left);
-        Struck::Yes
+        Some(())
     }
 
     pub(super) fn flap(&mut self, worker: WorkerId, left: u64) {

@@ -6,12 +6,9 @@ use crate::simulation::world::World;
 
 impl World {
     pub(super) fn foreign(&mut self) -> Struck {
-        match self.pick_depot() {
-            Some(place) if self.adopt_foreign(place) => {
-                self.depot_goes_down(place);
-                Struck::Yes
-            }
-            Some(_) | None => Struck::Nobody,
-        }
+        let place = self.pick_depot()?;
+        self.adopt_foreign(place)?;
+        self.depot_goes_down(place);
+        Some(())
     }
 }

@@ -37,32 +37,25 @@ impl World {
     }
 
     pub(super) fn freeze(&mut self) -> Struck {
-        let Some(worker) = self.pick() else { return Struck::Nobody };
+        let worker = self.pick()?;
         let lasts = self.lasting();
         let thaw = self.now() + lasts;
         let ring = self.processes.get(&worker).and_then(Process::ring_members);
         let session = self.coordinator.session_of(worker);
-        let Some(process) = self.processes.get_mut(&worker) else {
-            return Struck::Nobody;
-        };
+        let process = self.processes.get_mut(&worker)?;
         process.frozen_until = Some(thaw);
         if lasts > IDLE {
             // The others give it up; it learns that when it wakes.
             self.links_go_idle(worker, ring.clone());
             let (generation, peers) = ring.unwrap_or_default();
             for peer in peers {
-                let broken = Happening::LinkBroken {
-                    worker,
-                    generation,
-                    peer,
-                };
-                self.calendar.at(thaw, broken);
+                self.link_breaks(lasts, generation, worker, peer);
             }
             if let Some(session) = session {
                 self.calendar.after(IDLE, Happening::SessionLost { worker, session });
                 self.calendar.at(thaw, Happening::ControlLost { worker, session });
             }
         }
-        Struck::Yes
+        Some(())
     }
 }

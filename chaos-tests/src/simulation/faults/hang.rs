@@ -6,7 +6,9 @@ use crate::simulation::world::World;
 
 impl World {
     pub(super) fn hang(&mut self) -> Struck {
-        let Some(worker) = self.pick() else { return Struck::Nobody };
-        self.hangs(worker)
+        let worker = self.pick()?;
+        let process = self.processes.get_mut(&worker).filter(|process| !process.hung)?;
+        process.hung = true;
+        Some(())
     }
 }

@@ -4,23 +4,23 @@
 use sardana_protocol::words::WorkerId;
 
 use super::Struck;
-use crate::simulation::world::{LastWords, World};
+use crate::simulation::world::World;
 
 impl World {
     pub(super) fn massacre(&mut self) -> Struck {
         if !self.is_saving() {
-            return Struck::Nobody;
+            return None;
         }
         let fleet: Vec<WorkerId> = self.processes.keys().copied().collect();
         for worker in fleet {
-            self.end_seen(worker, "signal 9", LastWords::No);
+            self.killed(worker);
         }
-        Struck::Yes
+        Some(())
     }
 
     pub(super) fn crash_while_saving(&mut self) -> Struck {
         if !self.is_saving() {
-            return Struck::Nobody;
+            return None;
         }
         match self.dice.below(2) {
             0 => self.crash(),

@@ -33,71 +33,95 @@ use strum::VariantArray;
 
 use super::calendar::Happening;
 use super::network::{Cut, IDLE, Node};
-use super::world::{Faults, World};
+use super::swarm::between;
+use super::world::World;
 pub(in crate::simulation) use freeze::is_seen_by_its_agent;
 pub(crate) use slow::SLOWEST;
 
 /// Between two looks at whether the moment of a fault has come.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// A kind of fault. One list, as long as it is: a seed draws from all of them how often each comes, and what two of them do to each other is
-/// what is looked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, VariantArray)]
-pub(crate) enum Fault {
+/// Declares the kinds of faults, one a line: what a kind is called, which jobs it strikes, and what it does to a cluster.
+macro_rules! faults {
+    ($($(#[$doc:meta])+ $kind:ident: $name:literal, $strikes:ident, $strike:ident;)*) => {
+        /// A kind of fault. One list, as long as it is: a seed draws from all of them how often each comes, and what two of them do to
+        /// each other is what is looked for.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, VariantArray)]
+        pub(crate) enum Fault {
+            $($(#[$doc])+ $kind,)*
+        }
+
+        impl Fault {
+            pub(crate) fn name(self) -> &'static str {
+                match self { $(Self::$kind => $name,)* }
+            }
+
+            fn strikes(self) -> Strikes {
+                match self { $(Self::$kind => Strikes::$strikes,)* }
+            }
+
+            fn strike(self, world: &mut World) -> Struck {
+                match self { $(Self::$kind => world.$strike(),)* }
+            }
+        }
+    };
+}
+
+faults! {
     /// A worker's process is killed; its agent sees it.
-    Kill,
+    Kill: "kill", Counted, kill;
     /// A worker's host is gone; no agent sees it.
-    Vanish,
+    Vanish: "host lost", Uncounted, vanish;
     /// Half of the fleet or all of it is taken away at once, with or without notice.
-    Preempt,
+    Preempt: "mass preemption", Uncounted, preempt;
     /// A worker's process stands still for a while.
-    Freeze,
+    Freeze: "freeze", Uncounted, freeze;
     /// A worker's training thread hangs, and its process beats on.
-    Hang,
+    Hang: "training thread hangs", Counted, hang;
     /// A worker's work takes many times as long for a while.
-    Slow,
+    Slow: "slow node", Counted, slow_down;
     /// A worker is asked to leave.
-    Drain,
+    Drain: "drain", Counted, drain;
     /// Many new workers come at once.
-    Storm,
+    Storm: "storm of joiners", Counted, storm;
     /// A control connection breaks.
-    Cut,
+    Cut: "control connection cut", Uncounted, cut_control;
     /// A link between two workers breaks.
-    Link,
+    Link: "link broken", Uncounted, cut_link;
     /// Some nodes cannot reach the others for a while, nor be reached.
-    Partition,
+    Partition: "partition", Uncounted, partition;
     /// Some nodes cannot be heard for a while, or cannot hear.
-    OneWay,
+    OneWay: "one-way partition", Uncounted, one_way;
     /// A host's network goes down and up many times.
-    Flap,
+    Flap: "flapping", Uncounted, begin_to_flap;
     /// Much of what is sent is lost for a while.
-    Noise,
+    Noise: "noise", Uncounted, make_noise;
     /// The coordinator's process ends, and what was not synced is lost.
-    Crash,
+    Crash: "coordinator crash", Counted, crash;
     /// The coordinator's process ends, and all of its disk is lost.
-    DiskLost,
+    DiskLost: "coordinator crash, disk lost", Uncounted, lose_disk;
     /// The coordinator's process stands still for a while.
-    Stall,
+    Stall: "coordinator frozen", Uncounted, stall;
     /// The coordinator's clock goes too fast or too slowly for a while.
-    Skew,
+    Skew: "clock skew", Uncounted, skew;
     /// A depot's process ends, and is back later without what was not synced.
-    DepotCrash,
+    DepotCrash: "depot crash", Saved, crash_depot;
     /// A depot's disk is lost; it is back later, empty.
-    DepotWiped,
+    DepotWiped: "depot's disk lost", Saved, wipe_depot;
     /// A depot's disk is full for a while.
-    DepotFull,
+    DepotFull: "depot full", Saved, fill_depot;
     /// A depot cannot reach some other nodes for a while, nor be reached.
-    DepotCut,
+    DepotCut: "depot cut off", Saved, cut_depot;
     /// A piece on a depot's disk rots.
-    Rot,
+    Rot: "piece rots", Saved, rot;
     /// A depot is given the store of another job.
-    Foreign,
+    Foreign: "another job's checkpoint", Saved, foreign;
     /// All workers die at once while a checkpoint is written.
-    Massacre,
+    Massacre: "all workers lost while saving", Saved, massacre;
     /// A copy of a share goes bad in memory before it is written.
-    Spoil,
+    Spoil: "copy goes bad", Saved, spoil;
     /// The coordinator's process ends while a checkpoint is written, or a depot's.
-    CrashSaving,
+    CrashSaving: "crash while saving", Saved, crash_while_saving;
 }
 
 /// A later part of a fault.
@@ -119,12 +143,8 @@ pub(crate) enum Later {
     DepotEmptied(usize),
 }
 
-/// Whether a fault found what it strikes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Struck {
-    Yes,
-    Nobody,
-}
+/// Whether a fault found what it strikes: none if it did not.
+pub(crate) type Struck = Option<()>;
 
 /// Which jobs a fault strikes, and what is known after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,68 +181,9 @@ impl Fault {
             .collect()
     }
 
-    fn strikes(self) -> Strikes {
-        match self {
-            Self::Kill | Self::Hang | Self::Slow | Self::Drain | Self::Storm | Self::Crash => Strikes::Counted,
-            Self::Vanish
-            | Self::Preempt
-            | Self::Freeze
-            | Self::Cut
-            | Self::Link
-            | Self::Partition
-            | Self::OneWay
-            | Self::Flap
-            | Self::Noise
-            | Self::DiskLost
-            | Self::Stall
-            | Self::Skew => Strikes::Uncounted,
-            Self::DepotCrash
-            | Self::DepotWiped
-            | Self::DepotFull
-            | Self::DepotCut
-            | Self::Rot
-            | Self::Foreign
-            | Self::Massacre
-            | Self::Spoil
-            | Self::CrashSaving => Strikes::Saved,
-        }
-    }
-
     /// Whether it comes only while a checkpoint is under way.
     fn awaits_its_moment(self) -> bool {
         matches!(self, Self::Massacre | Self::Spoil | Self::CrashSaving)
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Kill => "kill",
-            Self::Vanish => "host lost",
-            Self::Preempt => "mass preemption",
-            Self::Freeze => "freeze",
-            Self::Hang => "training thread hangs",
-            Self::Slow => "slow node",
-            Self::Drain => "drain",
-            Self::Storm => "storm of joiners",
-            Self::Cut => "control connection cut",
-            Self::Link => "link broken",
-            Self::Partition => "partition",
-            Self::OneWay => "one-way partition",
-            Self::Flap => "flapping",
-            Self::Noise => "noise",
-            Self::Crash => "coordinator crash",
-            Self::DiskLost => "coordinator crash, disk lost",
-            Self::Stall => "coordinator frozen",
-            Self::Skew => "clock skew",
-            Self::DepotCrash => "depot crash",
-            Self::DepotWiped => "depot's disk lost",
-            Self::DepotFull => "depot full",
-            Self::DepotCut => "depot cut off",
-            Self::Rot => "piece rots",
-            Self::Foreign => "another job's checkpoint",
-            Self::Massacre => "all workers lost while saving",
-            Self::Spoil => "copy goes bad",
-            Self::CrashSaving => "crash while saving",
-        }
     }
 }
 
@@ -236,40 +197,11 @@ impl World {
     }
 
     pub(crate) fn strike(&mut self, fault: Fault) {
-        if self.faults == Faults::Ended {
+        if self.healed {
             return;
         }
         self.story.tell(self.now(), || format!("FAULT {}", fault.name()));
-        let struck = match fault {
-            Fault::Kill => self.kill(),
-            Fault::Vanish => self.vanish(),
-            Fault::Preempt => self.preempt(),
-            Fault::Freeze => self.freeze(),
-            Fault::Hang => self.hang(),
-            Fault::Slow => self.slow_down(),
-            Fault::Drain => self.drain(),
-            Fault::Storm => self.storm(),
-            Fault::Cut => self.cut_control(),
-            Fault::Link => self.cut_link(),
-            Fault::Partition => self.partition(),
-            Fault::OneWay => self.one_way(),
-            Fault::Flap => self.begin_to_flap(),
-            Fault::Noise => self.make_noise(),
-            Fault::Crash => self.crash(),
-            Fault::DiskLost => self.lose_disk(),
-            Fault::Stall => self.stall(),
-            Fault::Skew => self.skew(),
-            Fault::DepotCrash => self.crash_depot(),
-            Fault::DepotWiped => self.wipe_depot(),
-            Fault::DepotFull => self.fill_depot(),
-            Fault::DepotCut => self.cut_depot(),
-            Fault::Rot => self.rot(),
-            Fault::Foreign => self.foreign(),
-            Fault::Massacre => self.massacre(),
-            Fault::Spoil => self.spoil(),
-            Fault::CrashSaving => self.crash_while_saving(),
-        };
-        if struck == Struck::Yes {
+        if fault.strike(self).is_some() {
             self.counts.struck(fault.name());
         } else if fault.awaits_its_moment() {
             return self.calendar.after(MOMENT, Happening::Strike(fault));
@@ -294,7 +226,7 @@ impl World {
 
     /// How long something lasts: often short, now and then long enough that timeouts end first.
     fn lasting(&mut self) -> Duration {
-        Duration::from_millis(super::swarm::between(&mut self.dice, 30, 40_000))
+        Duration::from_millis(between(&mut self.dice, 30, 40_000))
     }
 
     /// Some nodes are cut off. Connections across a cut that lasts too long break.
@@ -305,19 +237,10 @@ impl World {
         let lasts = cut.until.saturating_sub(now);
         if lasts > IDLE {
             for (worker, session) in self.coordinator.sessions() {
-                let (up, down) = (
-                    cut.stops(Node::Worker(worker), Node::Coordinator),
-                    cut.stops(Node::Coordinator, Node::Worker(worker)),
-                );
-                // The end that hears nothing gives up first; the other hears nothing from then on.
-                let (heard, hears) = match (up, down) {
-                    (false, false) => continue,
-                    (true, true) => (IDLE, IDLE),
-                    (true, false) => (IDLE, 2 * IDLE),
-                    (false, true) => (2 * IDLE, IDLE),
-                };
-                self.calendar.after(heard, Happening::SessionLost { worker, session });
-                self.calendar.after(hears, Happening::ControlLost { worker, session });
+                if let Some((here, there)) = cut.gives_up(Node::Coordinator, Node::Worker(worker)) {
+                    self.calendar.after(here, Happening::SessionLost { worker, session });
+                    self.calendar.after(there, Happening::ControlLost { worker, session });
+                }
             }
             self.cut_depots_off(&cut);
             let rings: Vec<_> = self
@@ -329,12 +252,7 @@ impl World {
                 for peer in peers {
                     let (one, other) = (Node::Worker(worker), Node::Worker(peer));
                     if cut.stops(one, other) || cut.stops(other, one) {
-                        let broken = Happening::LinkBroken {
-                            worker,
-                            generation,
-                            peer,
-                        };
-                        self.calendar.after(IDLE, broken);
+                        self.link_breaks(IDLE, generation, worker, peer);
                     }
                 }
             }

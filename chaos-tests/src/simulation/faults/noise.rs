@@ -2,6 +2,7 @@
 
 use super::{Later, Struck};
 use crate::simulation::calendar::Happening;
+use crate::simulation::swarm::between;
 use crate::simulation::world::World;
 
 /// The worst: so many of a thousand are lost.
@@ -9,10 +10,10 @@ const WORST: u64 = 300;
 
 impl World {
     pub(super) fn make_noise(&mut self) -> Struck {
-        self.network.loss = self.network.loss.max(super::super::swarm::between(&mut self.dice, 10, WORST));
+        self.network.loss = self.network.loss.max(between(&mut self.dice, 10, WORST));
         let lasts = self.lasting();
         self.calendar.after(lasts, Happening::Later(Later::Calm));
-        Struck::Yes
+        Some(())
     }
 
     pub(super) fn calm(&mut self) {

@@ -23,10 +23,10 @@ impl World {
 
     pub(super) fn cut_some(&mut self, inside: BTreeSet<Node>, way: Way) -> Struck {
         if inside.is_empty() {
-            return Struck::Nobody;
+            return None;
         }
         let until = self.now() + self.lasting();
         self.cut_off(Cut { inside, way, until });
-        Struck::Yes
+        Some(())
     }
 }

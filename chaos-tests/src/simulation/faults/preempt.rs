@@ -6,7 +6,7 @@ use sardana_protocol::words::WorkerId;
 
 use super::{Later, Struck};
 use crate::simulation::calendar::Happening;
-use crate::simulation::world::{LastWords, World};
+use crate::simulation::world::World;
 
 /// The longest notice.
 const NOTICE: Duration = Duration::from_secs(30);
@@ -19,16 +19,16 @@ impl World {
             _ => self.within(NOTICE),
         };
         let fleet: Vec<WorkerId> = self.processes.keys().copied().collect();
-        let mut struck = Struck::Nobody;
+        let mut struck = None;
         for worker in fleet {
             if !whole && self.dice.below(2) == 0 {
                 continue;
             }
-            struck = Struck::Yes;
+            struck = Some(());
             if notice == Duration::ZERO {
                 self.take_away(worker);
             } else {
-                self.ask_to_leave(worker);
+                self.signal(worker);
                 self.calendar.after(notice, Happening::Later(Later::Die(worker)));
             }
         }
@@ -38,7 +38,7 @@ impl World {
     /// The machine of a worker is taken away; sometimes its agent sees it.
     pub(super) fn take_away(&mut self, worker: WorkerId) {
         if self.dice.below(2) == 0 {
-            self.end_seen(worker, "signal 9", LastWords::No);
+            self.killed(worker);
         } else if self.processes.contains_key(&worker) {
             self.vanishes(worker);
         }

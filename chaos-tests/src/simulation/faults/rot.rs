@@ -5,34 +5,27 @@ use crate::simulation::world::World;
 
 impl World {
     pub(super) fn rot(&mut self) -> Struck {
-        let Some(place) = self.pick_depot() else {
-            return Struck::Nobody;
-        };
+        let place = self.pick_depot()?;
         if self.dice.below(4) == 0 {
             return self.rot_manifest(place);
         }
-        let piece = {
-            let pieces: Vec<_> = self.depots[place].pieces();
-            self.dice.pick(&pieces)
-        };
-        let Some(piece) = piece else { return Struck::Nobody };
-        self.depots[place].rots(piece);
+        let pieces = self.depots[place].pieces();
+        let piece = self.dice.pick(&pieces)?;
+        self.depots[place].rotten.insert(piece);
         let id = self.depots[place].id;
         self.law.rots(id);
-        Struck::Yes
+        Some(())
     }
 
     fn rot_manifest(&mut self, place: usize) -> Struck {
         let keys = self.depots[place].checkpoints();
-        let Some(key) = self.dice.pick(&keys) else {
-            return Struck::Nobody;
-        };
+        let key = self.dice.pick(&keys)?;
         self.depots[place].loses_manifest(key);
         let id = self.depots[place].id;
         self.law.rots(id);
         if self.depots[place].up {
             self.tell_heads(place);
         }
-        Struck::Yes
+        Some(())
     }
 }

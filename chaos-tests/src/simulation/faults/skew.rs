@@ -11,6 +11,6 @@ impl World {
         self.coordinator.skew(now, rate);
         let lasts = self.lasting();
         self.calendar.after(lasts, Happening::Later(Later::Unskew));
-        Struck::Yes
+        Some(())
     }
 }

@@ -11,14 +11,14 @@ pub(crate) const SLOWEST: u32 = 21;
 
 impl World {
     pub(super) fn slow_down(&mut self) -> Struck {
-        let Some(worker) = self.pick() else { return Struck::Nobody };
+        let worker = self.pick()?;
         let lasts = self.lasting();
         let times = 2 + u32::try_from(self.dice.below(u64::from(SLOWEST) - 2)).unwrap_or(0);
         if let Some(process) = self.processes.get_mut(&worker) {
             process.slow = times;
         }
         self.calendar.after(lasts, Happening::Later(Later::Recover(worker)));
-        Struck::Yes
+        Some(())
     }
 
     pub(super) fn recover(&mut self, worker: WorkerId) {

@@ -8,10 +8,6 @@ impl World {
     pub(super) fn spoil(&mut self) -> Struck {
         let number = self.dice.below(PIECES);
         let mut processes = self.processes.values_mut();
-        if processes.any(|process| process.saves.spoil(number)) {
-            Struck::Yes
-        } else {
-            Struck::Nobody
-        }
+        processes.any(|process| process.saves.spoil(number)).then_some(())
     }
 }

@@ -7,9 +7,7 @@ use crate::simulation::world::World;
 
 impl World {
     pub(super) fn stall(&mut self) -> Struck {
-        if self.coordinator.machine.is_none() {
-            return Struck::Nobody;
-        }
+        self.coordinator.machine.as_ref()?;
         let lasts = self.lasting();
         let thaw = self.now() + lasts;
         self.coordinator.frozen_until = Some(thaw);
@@ -20,6 +18,6 @@ impl World {
                 self.calendar.at(thaw, Happening::SessionLost { worker, session });
             }
         }
-        Struck::Yes
+        Some(())
     }
 }

@@ -13,6 +13,6 @@ impl World {
                 self.start_after(Duration::from_secs(2));
             }
         }
-        Struck::Yes
+        Some(())
     }
 }

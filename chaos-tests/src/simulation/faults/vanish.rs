@@ -9,9 +9,9 @@ use crate::simulation::world::{Process, World};
 
 impl World {
     pub(super) fn vanish(&mut self) -> Struck {
-        let Some(worker) = self.pick() else { return Struck::Nobody };
+        let worker = self.pick()?;
         self.vanishes(worker);
-        Struck::Yes
+        Some(())
     }
 
     pub(super) fn vanishes(&mut self, worker: WorkerId) {

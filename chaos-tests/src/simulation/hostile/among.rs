@@ -7,6 +7,8 @@ use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::membership::{Event, Loss};
 use sardana_protocol::messages::{DepotMessage, Introduction, Motion, Tally, WorkerMessage};
 use sardana_protocol::words::WorkerId;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::changing::Ear;
 use super::corpus;
@@ -90,24 +92,27 @@ impl Liars {
         names.into_iter().any(|name| reason.contains(&name))
     }
 
-    pub(crate) fn hear(&mut self, message: &impl serde::Serialize) {
+    pub(crate) fn hear(&mut self, message: &impl Serialize) {
         self.ear.hear(message);
     }
 
     /// What a worker says in place of `message`.
     pub(crate) fn says(&mut self, worker: WorkerId, message: WorkerMessage, dice: &mut Dice) -> WorkerMessage {
-        if !self.is_one(worker) || !dice.once_in(self.rarity) {
-            return message;
+        self.twisted(self.is_one(worker), message, dice)
+    }
+
+    /// What one that lies says in place of `message`.
+    fn twisted<T: Serialize + DeserializeOwned + Clone>(&self, lies: bool, message: T, dice: &mut Dice) -> T {
+        if lies && dice.once_in(self.rarity) {
+            self.ear.changed(&message, dice)
+        } else {
+            message
         }
-        self.ear.changed(&message, dice)
     }
 
     /// What a worker's hello says in place of this.
     pub(crate) fn introduces(&mut self, worker: WorkerId, introduction: Introduction, dice: &mut Dice) -> Introduction {
-        if !self.is_one(worker) || !dice.once_in(self.rarity) {
-            return introduction;
-        }
-        self.ear.changed(&introduction, dice)
+        self.twisted(self.is_one(worker), introduction, dice)
     }
 
     /// What a worker that lies says unasked, now and then.
@@ -122,11 +127,7 @@ impl Liars {
 
     /// What a depot says in place of `message`.
     pub(crate) fn depot_says(&mut self, depot: DepotId, message: DepotMessage, dice: &mut Dice) -> DepotMessage {
-        let lies = self.others.as_ref().is_some_and(|others| others.depot == depot);
-        if !lies || !dice.once_in(self.rarity) {
-            return message;
-        }
-        self.ear.changed(&message, dice)
+        self.twisted(self.depot() == Some(depot), message, dice)
     }
 
     /// What the depot that lies says unasked, now and then.

@@ -179,8 +179,7 @@ impl Besieged {
                 Command::Send { worker, message } => self.hears(worker, &message),
                 Command::Order { order, .. } => self.ear.hear(&*order),
                 Command::Commit { contents, .. } => {
-                    let (depot, head) = (contents.depots.first().copied(), corpus::head(TASK, BUILD));
-                    let mut head = head;
+                    let (depot, mut head) = (contents.depots.first().copied(), corpus::head(TASK, BUILD));
                     head.key.step = contents.snapshot.step;
                     (head.snapshot, head.placing, head.depots) =
                         (contents.snapshot, contents.placing, contents.depots.clone());
@@ -201,62 +200,46 @@ impl Besieged {
     fn hears(&mut self, worker: WorkerId, message: &CoordinatorMessage) {
         self.ear.hear(message);
         let step = self.machine.reached();
-        let answer = match message {
-            CoordinatorMessage::Halt { generation } => Some(WorkerMessage::Halted {
-                generation: *generation,
-                standing: Standing {
+        let mut answer = |worker, message| self.answers.push((worker, message));
+        if let CoordinatorMessage::Halt { generation } = message {
+            let standing = Standing {
+                step,
+                kept: Vec::new(),
+                sum: step.previous(),
+                stop_at: None,
+                tally: Tally {
                     step,
-                    kept: Vec::new(),
-                    sum: step.previous(),
-                    stop_at: None,
-                    tally: Tally {
-                        step,
-                        ..Tally::default()
-                    },
+                    ..Tally::default()
                 },
-            }),
-            CoordinatorMessage::Form(form) | CoordinatorMessage::Prepare(form) => {
-                let generation = form.generation;
-                self.answers.push((worker, WorkerMessage::Ready { generation }));
-                Some(WorkerMessage::Progress {
-                    generation,
-                    step: form.step.next(),
-                    tally: Tally::default(),
-                    pace: None,
-                    moved: 0,
-                    reports: Vec::new(),
-                })
-            }
-            CoordinatorMessage::Serve(serve) if serve.snapshot.is_none() => {
-                let generation = self.machine.generation();
-                Some(WorkerMessage::RoomMade { generation })
-            }
-            CoordinatorMessage::CloseWith {
+            };
+            let generation = *generation;
+            answer(worker, WorkerMessage::Halted { generation, standing });
+        } else if let CoordinatorMessage::Form(form) | CoordinatorMessage::Prepare(form) = message {
+            let generation = form.generation;
+            answer(worker, WorkerMessage::Ready { generation });
+            let progress = WorkerMessage::Progress {
                 generation,
-                trailer: Trailer::Snapshot,
-            } => {
-                let snapshot = SnapshotId {
-                    generation: *generation,
-                    step: step.next(),
-                };
-                for worker in 1..=WORKERS {
-                    let shares = Vec::new();
-                    self.answers
-                        .push((WorkerId::new(worker), WorkerMessage::Snapshotted { snapshot, shares }));
-                }
-                None
+                step: form.step.next(),
+                tally: Tally::default(),
+                pace: None,
+                moved: 0,
+                reports: Vec::new(),
+            };
+            answer(worker, progress);
+        } else if let CoordinatorMessage::Serve(serve) = message
+            && serve.snapshot.is_none()
+        {
+            let generation = self.machine.generation();
+            answer(worker, WorkerMessage::RoomMade { generation });
+        } else if let CoordinatorMessage::CloseWith { generation, trailer } = message
+            && *trailer == Trailer::Snapshot
+        {
+            let (generation, step) = (*generation, step.next());
+            for worker in (1..=WORKERS).map(WorkerId::new) {
+                let (snapshot, shares) = (SnapshotId { generation, step }, Vec::new());
+                answer(worker, WorkerMessage::Snapshotted { snapshot, shares });
             }
-            CoordinatorMessage::CloseWith { .. }
-            | CoordinatorMessage::Serve(_)
-            | CoordinatorMessage::Save(_)
-            | CoordinatorMessage::SaveOver { .. }
-            | CoordinatorMessage::Copy(_)
-            | CoordinatorMessage::Released { .. }
-            | CoordinatorMessage::Renewed { .. }
-            | CoordinatorMessage::Complete { .. }
-            | CoordinatorMessage::Dismiss { .. } => None,
-        };
-        self.answers.extend(answer.map(|answer| (worker, answer)));
+        }
         self.answers.truncate(64);
     }
 }

@@ -11,7 +11,7 @@ use sardana_protocol::words::{JobId, Step, WorkerId};
 
 use super::Liars;
 use crate::dice::{Dice, mix};
-use crate::simulation::invariants::{Count, Violation};
+use crate::simulation::invariants::Violation;
 use crate::simulation::story::{Story, Telling};
 use crate::simulation::swarm::Swarm;
 use crate::simulation::world::World;
@@ -42,14 +42,8 @@ pub struct Siege {
     /// One in so many of their words is a lie.
     rarity: u64,
     steps: u64,
-    others: Others,
-}
-
-/// Whether a depot lies, and an agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Others {
-    Honest,
-    Lie,
+    /// Whether a depot lies, and an agent.
+    others_lie: bool,
 }
 
 /// How the run ended.
@@ -74,7 +68,7 @@ impl Siege {
             liars: if workers > 4 && (seed >> 8) % 2 == 1 { 2 } else { 1 },
             rarity: [2, 5, 20, 80][usize::try_from((seed >> 16) % 4).unwrap_or(0)],
             steps: 10 + (seed >> 24) % 30,
-            others: Others::Honest,
+            others_lie: false,
         }
     }
 
@@ -83,7 +77,7 @@ impl Siege {
     pub fn of_others(seed: u64) -> Self {
         Self {
             liars: 0,
-            others: Others::Lie,
+            others_lie: true,
             ..Self::drawn(seed)
         }
     }
@@ -97,7 +91,7 @@ impl Siege {
         while goes_on {
             world.lie();
             goes_on = world.happen() && !world.is_over() && world.now() < PATIENCE;
-            if !goes_on || world.story.events().is_multiple_of(LOOK_EVERY) {
+            if !goes_on || world.story.events.is_multiple_of(LOOK_EVERY) {
                 largest = largest.max(format!("{:?}", world.coordinator.machine).len());
             }
         }
@@ -107,17 +101,15 @@ impl Siege {
     fn world(self, telling: Telling) -> World {
         let Self { seed, workers, .. } = self;
         let mut dice = Dice::new(mix(seed));
-        let depots = match self.others {
-            Others::Honest => 2,
-            Others::Lie => 3,
-        };
+        let depots = if self.others_lie { 3 } else { 2 };
         let swarm = Swarm::besieged(&mut dice, workers, self.steps, depots);
         let mut world = World::of(swarm, dice, seed, Story::new(telling));
         let liars = Liars::new(self.liars, self.rarity);
-        world.law.count = Count::Unknown;
-        world.liars = Some(match self.others {
-            Others::Honest => liars,
-            Others::Lie => liars.and_others(world.depots[0].id),
+        world.law.uncountable = true;
+        world.liars = Some(if self.others_lie {
+            liars.and_others(world.depots[0].id)
+        } else {
+            liars
         });
         world
     }

@@ -3,11 +3,11 @@
 use sardana_protocol::membership::Loss;
 use sardana_protocol::words::WorkerId;
 
-use super::{Law, Violation};
+use super::{Held, Law};
 
 impl Law {
     /// An honest worker is lost in this way.
-    pub(crate) fn honest_is_lost(&mut self, worker: WorkerId, cause: &Loss) -> Result<(), Violation> {
+    pub(crate) fn honest_is_lost(&mut self, worker: WorkerId, cause: &Loss) -> Held {
         let believed = !matches!(cause, Loss::Senseless(_));
         self.check("an honest worker is believed", believed, || {
             format!("{worker} is left out: {cause}")

@@ -9,7 +9,7 @@ use sardana_protocol::messages::DepotMessage;
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::Step;
 
-use super::{Law, Violation};
+use super::{Held, Law, Violation};
 
 /// What is true of checkpoints, and what the coordinator has heard of them.
 #[derive(Debug, Default)]
@@ -45,17 +45,7 @@ enum Fate {
 impl Checkpoints {
     /// The checkpoints that are complete by what connected depots have told, the newest last.
     pub(super) fn complete(&self) -> impl DoubleEndedIterator<Item = ManifestKey> + '_ {
-        let whole = |key: &ManifestKey, contents: &Contents| {
-            let has = |depot: &&DepotId| {
-                let head = self.heard.get(depot).and_then(|(_, heads)| heads.get(key));
-                head.is_some_and(|head| head.condition == Condition::Whole)
-            };
-            let there = contents.depots.iter().filter(has).count();
-            let least = (contents.replicas.max(1) as usize).min(contents.depots.len());
-            contents.depots.len() - there < least
-        };
-        let complete = self.manifests.iter().filter(move |(key, contents)| whole(key, contents));
-        complete.map(|(key, _)| *key)
+        self.manifests.keys().copied().filter(|key| self.margin(*key) > 0)
     }
 
     /// How many hosts that have it whole, by what was told, must be lost before some of it is nowhere.
@@ -130,7 +120,7 @@ impl Law {
     }
 
     /// A manifest is to be made durable. `missing`: a depot that lacks a piece which it should have, though nothing has happened to it.
-    pub(crate) fn all_durable_first(&mut self, snapshot: SnapshotId, missing: Option<DepotId>) -> Result<(), Violation> {
+    pub(crate) fn all_durable_first(&mut self, snapshot: SnapshotId, missing: Option<DepotId>) -> Held {
         self.check("CKPT-1, pieces first", missing.is_none(), || {
             format!("the manifest of {snapshot} is to be kept, and {missing:?} lacks pieces")
         })
@@ -162,7 +152,7 @@ impl Law {
     }
 
     /// People are told that a checkpoint is committed: its manifest is on all depots that it names, or was.
-    pub(crate) fn saved(&mut self, key: ManifestKey, hosts: u32, wanted: u32) -> Result<(), Violation> {
+    pub(crate) fn saved(&mut self, key: ManifestKey, hosts: u32, wanted: u32) -> Held {
         let Some(contents) = self.checkpoints.manifests.get(&key) else {
             let text = format!("{key} is told to be committed, and no depot has it");
             return Err(Violation::new("CKPT-1, committed", text));
@@ -178,7 +168,7 @@ impl Law {
     }
 
     /// The same. `missing`: a depot whose disk does not have all that it should.
-    pub(crate) fn is_kept(&mut self, key: ManifestKey, missing: Option<DepotId>) -> Result<(), Violation> {
+    pub(crate) fn is_kept(&mut self, key: ManifestKey, missing: Option<DepotId>) -> Held {
         self.check("CKPT-1, pieces on disks", missing.is_none(), || {
             format!("{key} is told to be committed, and {missing:?} lacks pieces of it")
         })
@@ -186,7 +176,7 @@ impl Law {
 
     /// A depot is told to delete a checkpoint: as many as are to be kept are complete and newer, or another one of the same snapshot is as
     /// safe.
-    pub(crate) fn deletes(&mut self, key: ManifestKey) -> Result<(), Violation> {
+    pub(crate) fn deletes(&mut self, key: ManifestKey) -> Held {
         let newer = self.checkpoints.complete().filter(|one| *one > key).count();
         let last = self.checkpoints.rule.map_or(usize::MAX, |rule| rule.keep.last.get() as usize);
         let manifests = &self.checkpoints.manifests;

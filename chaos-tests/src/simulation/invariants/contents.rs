@@ -4,12 +4,12 @@
 use sardana_protocol::checkpoint::{ManifestKey, PieceHash};
 use sardana_protocol::membership::Contents;
 
-use super::{Law, Violation};
+use super::{Held, Law};
 use crate::simulation::model::{PIECE_BYTES, PIECES, description, piece};
 
 impl Law {
     /// A manifest of these contents is to be made.
-    pub(crate) fn commits(&mut self, contents: &Contents) -> Result<(), Violation> {
+    pub(crate) fn commits(&mut self, contents: &Contents) -> Held {
         let step = contents.snapshot.step;
         let state = self.reference.at(step);
         let pieces: Vec<PieceHash> = (0..PIECES).map(|number| piece(state, number)).collect();
@@ -23,7 +23,7 @@ impl Law {
     }
 
     /// Training is to begin from a checkpoint: one of this job, which was committed.
-    pub(crate) fn resumes(&mut self, key: ManifestKey) -> Result<(), Violation> {
+    pub(crate) fn resumes(&mut self, key: ManifestKey) -> Held {
         let own = self.checkpoints.manifests.contains_key(&key);
         self.checkpoints.resumes = Some(key);
         self.checkpoints.saved = self.checkpoints.saved.max(key.step);

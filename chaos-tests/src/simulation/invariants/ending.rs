@@ -4,21 +4,12 @@
 use sardana_protocol::membership::{Loss, Summary};
 use sardana_protocol::words::{Step, WorkerId};
 
-use super::{Law, Violation};
+use super::{Held, Law};
 use crate::simulation::model::hash_of;
-
-/// Whether the coordinator can know how many gradients were computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Count {
-    /// Every loss told it.
-    Exact,
-    /// Connections broke or messages were lost.
-    Unknown,
-}
 
 impl Law {
     /// The job is done only when every member has reported the last step. `behind`: a member that has not reached it.
-    pub(crate) fn all_at_the_end(&mut self, last: Step, behind: Option<(WorkerId, Step)>) -> Result<(), Violation> {
+    pub(crate) fn all_at_the_end(&mut self, last: Step, behind: Option<(WorkerId, Step)>) -> Held {
         self.check("all are at the end", behind.is_none(), || {
             format!("the job is done at {last}, and a member is not there: {behind:?}")
         })
@@ -41,7 +32,7 @@ impl Law {
     }
 
     /// The job is done. `really`: how many gradients all workers there ever were have computed.
-    pub(crate) fn ended(&mut self, summary: &Summary, really: u64) -> Result<(), Violation> {
+    pub(crate) fn ended(&mut self, summary: &Summary, really: u64) -> Held {
         let (step, last) = (summary.step, self.steps);
         let right = step == last || (self.may_stop_early && step < last);
         self.check("the job ends where it should", right, || {
@@ -51,7 +42,7 @@ impl Law {
         self.check("BITS-1, at the end", summary.hash == expected, || {
             format!("the final state at {step} is not that of an undisturbed run")
         })?;
-        if self.count == Count::Unknown {
+        if self.uncountable {
             self.excuse("how many gradients were computed cannot be known");
             return Ok(());
         }

@@ -4,16 +4,16 @@ use sardana_protocol::member::{Command, NetworkCommand};
 use sardana_protocol::messages::WorkerMessage;
 use sardana_protocol::words::{Generation, Incarnation, WorkerId};
 
-use super::{Count, Law, Violation};
+use super::{Held, Law};
 
 impl Law {
     /// A coordinator's life has welcomed a worker: from now on no earlier one counts for it.
-    pub(crate) fn welcomed(&mut self, worker: WorkerId, incarnation: Incarnation) -> Result<(), Violation> {
+    pub(crate) fn welcomed(&mut self, worker: WorkerId, incarnation: Incarnation) -> Held {
         let known = self.welcomed.entry(worker).or_insert(incarnation);
         let before = std::mem::replace(known, incarnation.max(*known));
         // A worker that was away may have gone on with a gradient that others computed as well.
         if self.promised.contains_key(&worker) && before == incarnation {
-            self.count = Count::Unknown;
+            self.uncountable = true;
         }
         self.check("GEN-3, welcoming", incarnation >= before, || {
             format!("{incarnation} welcomes {worker}, which knows {before}")
@@ -21,12 +21,7 @@ impl Law {
     }
 
     /// A worker's machine commands something. `summed`: the generation of the sum that it has just been shown, if it was.
-    pub(crate) fn obeys(
-        &mut self,
-        worker: WorkerId,
-        command: &Command,
-        summed: Option<Generation>,
-    ) -> Result<(), Violation> {
+    pub(crate) fn obeys(&mut self, worker: WorkerId, command: &Command, summed: Option<Generation>) -> Held {
         if let Command::Send(WorkerMessage::Ready { generation }) = command {
             self.says_ready(worker, *generation);
         }

@@ -2,25 +2,11 @@
 
 use sardana_protocol::words::{Generation, WorkerId};
 
-use super::{Law, Violation};
-
-/// What a coordinator knows of its life before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Memory {
-    /// All that counts.
-    Fresh,
-    /// Not the newest, or nothing.
-    Stale,
-}
+use super::{Held, Law};
 
 impl Law {
-    /// The newest generation that has begun.
-    pub(crate) fn newest(&self) -> Generation {
-        self.newest
-    }
-
     /// A generation was formed, or switched to.
-    pub(crate) fn newer(&mut self, generation: Generation) -> Result<(), Violation> {
+    pub(crate) fn newer(&mut self, generation: Generation) -> Held {
         let newest = self.newest;
         self.newest = newest.max(generation);
         self.unheard = false;
@@ -28,7 +14,7 @@ impl Law {
     }
 
     /// A generation is formed: all its members have left those before. `training`: a member that has not.
-    pub(crate) fn all_have_halted(&mut self, generation: Generation, training: Option<WorkerId>) -> Result<(), Violation> {
+    pub(crate) fn all_have_halted(&mut self, generation: Generation, training: Option<WorkerId>) -> Held {
         self.check("all have halted first", training.is_none(), || {
             format!("{generation} is formed, and {training:?} still trains in another")
         })
@@ -36,10 +22,10 @@ impl Law {
 
     /// A generation was adopted: it may have been begun unseen. A coordinator that has forgotten the newest may find an older one
     /// first, if that is whole; members of the newest then say so. Its next lives know no more than it did.
-    pub(crate) fn adopted(&mut self, generation: Generation, memory: Memory) -> Result<(), Violation> {
+    pub(crate) fn adopted(&mut self, generation: Generation, forgetful: bool) -> Held {
         let newest = self.newest;
         self.newest = newest.max(generation);
-        let excused = memory == Memory::Stale || self.unheard;
+        let excused = forgetful || self.unheard;
         self.unheard = excused && generation < newest;
         if self.unheard {
             self.excuse("a coordinator without its records adopts an older generation");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sardana_protocol::limits::{HALT_PATIENCE, STALL_LEAST, STALL_SHARDS, STALL_UNKNOWN};
 use sardana_protocol::words::WorkerId;
 
-use super::{Law, Violation};
+use super::{Held, Law};
 
 /// A coordinator's clock may go twice as fast as it should.
 const FASTEST: u32 = 2;
@@ -25,7 +25,7 @@ pub(crate) enum Doing {
 impl Law {
     /// The coordinator wants a worker killed that keeps the others from training, or from halting. `given`: how long it must be given, by
     /// what it is known to do.
-    pub(crate) fn kills(&mut self, worker: WorkerId, doing: Doing, given: Duration) -> Result<(), Violation> {
+    pub(crate) fn kills(&mut self, worker: WorkerId, doing: Doing, given: Duration) -> Held {
         let (lasts, given) = match doing {
             Doing::Works(lasts) => (lasts, given),
             Doing::Loads(stood) => (stood, STALL_UNKNOWN),

@@ -3,11 +3,11 @@
 use sardana_protocol::member::{Command, NetworkCommand};
 use sardana_protocol::words::{Step, WorkerId};
 
-use super::{Law, Violation};
+use super::{Held, Law};
 
 impl Law {
     /// A joiner follows. `goes_on`: whether it waits for a sum, or for none any more.
-    pub(crate) fn follows(&mut self, worker: WorkerId, goes_on: bool) -> Result<(), Violation> {
+    pub(crate) fn follows(&mut self, worker: WorkerId, goes_on: bool) -> Held {
         self.check("who follows asks on", goes_on, || {
             format!("{worker} follows, and neither applies a sum nor waits for one")
         })
@@ -20,7 +20,7 @@ impl Law {
 
     /// What a joiner is handed it applies, at once or once the update before it has ended: it need not come twice, unless the joiner
     /// begins anew.
-    pub(super) fn asks_for_sums(&mut self, worker: WorkerId, command: &Command) -> Result<(), Violation> {
+    pub(super) fn asks_for_sums(&mut self, worker: WorkerId, command: &Command) -> Held {
         if let Command::Network(NetworkCommand::Follow { step, .. }) = command {
             let (step, had) = (*step, self.followed.get(&worker).copied());
             self.check("a sum comes once", had.is_none_or(|had| step > had), || {

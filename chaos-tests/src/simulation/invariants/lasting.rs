@@ -4,7 +4,7 @@
 use sardana_protocol::checkpoint::ManifestKey;
 use sardana_protocol::words::Step;
 
-use super::{Law, Violation};
+use super::{Held, Law};
 
 impl Law {
     /// Whether a checkpoint that is told of is newer than all before, and not one that was placed anew.
@@ -18,7 +18,7 @@ impl Law {
     }
 
     /// The job is done.
-    pub(crate) fn last_is_saved(&mut self, step: Step) -> Result<(), Violation> {
+    pub(crate) fn last_is_saved(&mut self, step: Step) -> Held {
         let checkpoints = &self.checkpoints;
         if checkpoints.rule.is_none() {
             return Ok(());
@@ -30,7 +30,7 @@ impl Law {
     }
 
     /// Faults have ended some time ago.
-    pub(crate) fn goes_on_saving(&mut self, saved: bool, what: impl FnOnce() -> String) -> Result<(), Violation> {
+    pub(crate) fn goes_on_saving(&mut self, saved: bool, what: impl FnOnce() -> String) -> Held {
         self.check("checkpoints come", saved, || {
             format!("none was committed since healing: {}", what())
         })

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sardana_protocol::limits::LEAVE_GRACE;
 use sardana_protocol::words::{Generation, Step, WorkerId};
 
-use super::{Law, Violation};
+use super::{Held, Law};
 
 /// What the workers that stay have when one goes.
 #[derive(Debug, Clone, Copy)]
@@ -29,25 +29,24 @@ impl Law {
     }
 
     /// A worker is let go with its state at `step`.
-    pub(crate) fn let_go(&mut self, worker: WorkerId, step: Step, heirs: Heirs, clock: Duration) -> Result<(), Violation> {
+    pub(crate) fn let_go(&mut self, worker: WorkerId, step: Step, heirs: Heirs, clock: Duration) -> Held {
         self.gone.insert(worker);
         let asked = self.leaving.remove(&worker);
         let waited = asked.map(|asked| clock.saturating_sub(asked));
-        if matches!(heirs, Heirs::Unknown) {
+        let Heirs::At(newest) = heirs else {
             self.excuse("a worker leaves while one that is to stay is gone unseen");
             return Ok(());
-        }
-        let kept = match heirs {
-            Heirs::Unknown => true,
-            // The others load it from a checkpoint.
-            Heirs::At(_) if step <= self.checkpoints.source.max(self.checkpoints.saved) => true,
-            Heirs::At(_) if self.given_up.contains(&worker) => true,
+        };
+        // The others load it from a checkpoint.
+        let loaded = step <= self.checkpoints.source.max(self.checkpoints.saved);
+        let kept = if loaded || self.given_up.contains(&worker) {
+            true
+        } else if self.left_out.contains(&worker) {
             // A member that a trailer left out is let go only once all others have begun without it. Else one step may be computed again.
-            Heirs::At(newest) if self.left_out.contains(&worker) => newest >= Some(step),
+            newest >= Some(step)
+        } else {
             // A member that still loads the checkpoint that its generation starts from is as good as there: one step is computed again.
-            Heirs::At(newest) => {
-                step == Step::ZERO || newest.max(Some(self.checkpoints.source)).map(Step::next) >= Some(step)
-            }
+            step == Step::ZERO || newest.max(Some(self.checkpoints.source)).map(Step::next) >= Some(step)
         };
         if !kept && waited.is_some_and(|waited| waited >= LEAVE_GRACE) {
             self.excuse("a worker that leaves has waited for an heir in vain");
@@ -59,7 +58,7 @@ impl Law {
     }
 
     /// An order for a generation goes out: no worker that was let go is in it.
-    pub(super) fn without_the_gone(&mut self, worker: WorkerId, generation: Generation) -> Result<(), Violation> {
+    pub(super) fn without_the_gone(&mut self, worker: WorkerId, generation: Generation) -> Held {
         let away = !self.gone.contains(&worker);
         self.check("who was let go stays away", away, || {
             format!("{worker} was let go, and is to take part in {generation}")

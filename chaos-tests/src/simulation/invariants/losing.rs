@@ -5,7 +5,7 @@ use std::time::Duration;
 use sardana_protocol::limits::STATE_GRACE;
 use sardana_protocol::words::{Step, WorkerId};
 
-use super::{Law, Violation};
+use super::{Held, Law};
 
 impl Law {
     /// The coordinator has noticed, at this time of its clock, that a connection broke.
@@ -25,7 +25,7 @@ impl Law {
     }
 
     /// The state is given up: training begins again at `from`. `holder`: a worker that is here, or awaited, with a newer one.
-    pub(crate) fn gives_up_state(&mut self, from: Step, holder: Option<(WorkerId, Step)>) -> Result<(), Violation> {
+    pub(crate) fn gives_up_state(&mut self, from: Step, holder: Option<(WorkerId, Step)>) -> Held {
         self.states_lost += 1;
         self.check("the state is lost with its holders", holder.is_none(), || {
             format!("training begins again at {from}, and there is {holder:?}")

@@ -35,8 +35,6 @@ use seats::Orders;
 
 use super::marks::Marks;
 use super::model::Reference;
-pub(crate) use ending::Count;
-pub(crate) use generations::Memory;
 pub(crate) use hanging::{Doing, given};
 pub(crate) use leaving::Heirs;
 pub(crate) use progress::Floor;
@@ -49,6 +47,9 @@ pub struct Violation {
     /// What was found.
     pub text: String,
 }
+
+/// Whether something holds that must: what was found, if it does not.
+pub(crate) type Held = Result<(), Violation>;
 
 impl Violation {
     pub(crate) fn new(invariant: &'static str, text: impl Into<String>) -> Self {
@@ -64,12 +65,13 @@ impl fmt::Display for Violation {
 }
 
 /// The job, its undisturbed run, and what has been seen so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Law {
     shards: u32,
     steps: Step,
     reference: Reference,
-    newest: Generation,
+    /// The newest generation that has begun.
+    pub(crate) newest: Generation,
     /// Whether the coordinator leads an older generation, and has never heard of the newest.
     unheard: bool,
     /// What each worker has promised.
@@ -113,7 +115,8 @@ pub(crate) struct Law {
     /// The workers whose connection broke, and when.
     cut_off: BTreeMap<WorkerId, Duration>,
     checkpoints: Checkpoints,
-    pub(crate) count: Count,
+    /// Whether connections broke or messages were lost: then the coordinator cannot know how many gradients were computed.
+    pub(crate) uncountable: bool,
     /// Whether an operator has asked the job to stop.
     pub(crate) may_stop_early: bool,
     /// How often each invariant was checked.
@@ -128,60 +131,27 @@ impl Law {
             shards,
             steps,
             reference: Reference::new(shards),
-            newest: Generation::NONE,
-            unheard: false,
-            promised: BTreeMap::new(),
-            welcomed: BTreeMap::new(),
-            orders: Orders::NONE,
-            planned: (Generation::NONE, BTreeSet::new()),
-            ready: BTreeSet::new(),
-            seated: Vec::new(),
-            left_out: Vec::new(),
-            advanced: None,
-            born: Duration::ZERO,
-            lives: 0,
-            uncounted: 0,
-            inherited: 0,
-            states_lost: 0,
-            dropped: 0,
-            scarce: false,
-            introduced: BTreeMap::new(),
-            given_up: BTreeSet::new(),
-            leaving: BTreeMap::new(),
-            gone: BTreeSet::new(),
-            followed: BTreeMap::new(),
-            cut_off: BTreeMap::new(),
-            checkpoints: Checkpoints::default(),
-            count: Count::Exact,
-            may_stop_early: false,
-            checked: Marks::default(),
-            excused: Marks::default(),
+            ..Self::default()
         }
     }
 
     /// The coordinator's machine wants something said to a worker.
-    pub(crate) fn orders(&mut self, worker: WorkerId, message: &CoordinatorMessage) -> Result<(), Violation> {
-        match message {
-            CoordinatorMessage::Prepare(form) => self.planned(worker, form),
-            CoordinatorMessage::Form(form) => {
-                self.well_formed(worker, form)?;
-                self.without_the_gone(worker, form.generation)
-            }
-            CoordinatorMessage::CloseWith {
-                trailer: Trailer::Switch(generation),
-                ..
-            } => self.may_switch(*generation),
-            CoordinatorMessage::CloseWith { .. }
-            | CoordinatorMessage::Halt { .. }
-            | CoordinatorMessage::Serve(_)
-            | CoordinatorMessage::Copy(_)
-            | CoordinatorMessage::Save(_)
-            | CoordinatorMessage::SaveOver { .. }
-            | CoordinatorMessage::Released { .. }
-            | CoordinatorMessage::Renewed { .. }
-            | CoordinatorMessage::Complete { .. }
-            | CoordinatorMessage::Dismiss { .. } => Ok(()),
+    pub(crate) fn orders(&mut self, worker: WorkerId, message: &CoordinatorMessage) -> Held {
+        if let CoordinatorMessage::Prepare(form) = message {
+            self.is_planned(worker, form);
         }
+        if let CoordinatorMessage::Prepare(form) | CoordinatorMessage::Form(form) = message {
+            self.well_formed(worker, form)?;
+            self.without_the_gone(worker, form.generation)?;
+        }
+        let CoordinatorMessage::CloseWith {
+            trailer: Trailer::Switch(generation),
+            ..
+        } = message
+        else {
+            return Ok(());
+        };
+        self.may_switch(*generation)
     }
 
     /// How often each invariant was checked.
@@ -200,7 +170,7 @@ impl Law {
     }
 
     /// Counts a check, and says what did not hold if it did not.
-    fn check(&mut self, invariant: &'static str, holds: bool, text: impl FnOnce() -> String) -> Result<(), Violation> {
+    fn check(&mut self, invariant: &'static str, holds: bool, text: impl FnOnce() -> String) -> Held {
         self.checked.mark((invariant, "", ""));
         if holds {
             Ok(())

@@ -11,7 +11,7 @@ use sardana_protocol::limits::{
 
 use sardana_protocol::membership::Saves;
 
-use super::{Law, Violation};
+use super::{Held, Law};
 use crate::simulation::network::IDLE;
 
 /// How much progress is expected after healing: a floor, so that a crawl does not pass for progress.
@@ -73,7 +73,7 @@ impl Floor {
 
 impl Law {
     /// So many steps were applied since faults have ended, or the job is done.
-    pub(crate) fn goes_on(&mut self, floor: Floor, applied: u64, what: impl FnOnce() -> String) -> Result<(), Violation> {
+    pub(crate) fn goes_on(&mut self, floor: Floor, applied: u64, what: impl FnOnce() -> String) -> Held {
         self.check("LIVE-1", applied >= floor.steps, || {
             format!(
                 "{applied} steps, of {} expected, within {:.0} s of healing: {}",
@@ -85,7 +85,7 @@ impl Law {
     }
 
     /// The job that was asked to stop, or had only its end before it, has ended in time.
-    pub(crate) fn ends(&mut self, done: bool, what: impl FnOnce() -> String) -> Result<(), Violation> {
+    pub(crate) fn ends(&mut self, done: bool, what: impl FnOnce() -> String) -> Held {
         self.check("LIVE-1, ending", done, || format!("the job does not end: {}", what()))
     }
 }

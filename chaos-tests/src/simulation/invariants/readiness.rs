@@ -5,18 +5,16 @@ use std::collections::BTreeSet;
 use sardana_protocol::messages::Form;
 use sardana_protocol::words::{Generation, WorkerId};
 
-use super::{Law, Violation};
+use super::{Held, Law};
 
 impl Law {
     /// The coordinator has sent an order to prepare.
-    pub(super) fn planned(&mut self, worker: WorkerId, form: &Form) -> Result<(), Violation> {
+    pub(super) fn is_planned(&mut self, worker: WorkerId, form: &Form) {
         let (planned, members) = &mut self.planned;
         if *planned != form.generation {
             (*planned, *members) = (form.generation, BTreeSet::new());
         }
         members.insert(worker);
-        self.well_formed(worker, form)?;
-        self.without_the_gone(worker, form.generation)
     }
 
     /// A worker says that it has its links.
@@ -26,7 +24,7 @@ impl Law {
     }
 
     /// The coordinator asks the closer to switch. A pause has no members.
-    pub(super) fn may_switch(&mut self, generation: Generation) -> Result<(), Violation> {
+    pub(super) fn may_switch(&mut self, generation: Generation) -> Held {
         let (planned, members) = &self.planned;
         let waited_for = members.iter().filter(|member| !self.ready.contains(&(**member, generation)));
         let missing = waited_for.copied().next().filter(|_| *planned == generation);

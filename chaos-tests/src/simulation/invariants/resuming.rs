@@ -4,7 +4,7 @@ use sardana_protocol::checkpoint::ManifestKey;
 use sardana_protocol::limits::RESTORE_ATTEMPTS;
 use sardana_protocol::words::Step;
 
-use super::{Law, Violation};
+use super::{Held, Law};
 
 impl Law {
     /// A checkpoint could not be loaded.
@@ -13,7 +13,7 @@ impl Law {
     }
 
     /// A generation forms that begins at this step. `lost`: there was a newer state, which no worker has any more.
-    pub(crate) fn begins_at(&mut self, step: Step, lost: bool) -> Result<(), Violation> {
+    pub(crate) fn begins_at(&mut self, step: Step, lost: bool) -> Held {
         let checkpoints = &mut self.checkpoints;
         let resumes = checkpoints.resumes.take();
         if lost {

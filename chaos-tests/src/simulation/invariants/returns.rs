@@ -7,7 +7,7 @@ use sardana_protocol::limits::ADOPTION_PATIENCE;
 use sardana_protocol::messages::{Introduction, Ring};
 use sardana_protocol::words::{Generation, WorkerId};
 
-use super::{Law, Violation};
+use super::{Held, Law};
 
 impl Law {
     /// A worker comes to the coordinator, in its present life.
@@ -17,7 +17,7 @@ impl Law {
     }
 
     /// A generation is adopted: all its members have come, and each has said that its ring is whole.
-    pub(crate) fn adopts_whole(&mut self, generation: Generation, members: &[WorkerId]) -> Result<(), Violation> {
+    pub(crate) fn adopts_whole(&mut self, generation: Generation, members: &[WorkerId]) -> Held {
         let said = |member: &WorkerId| (*member, self.introduced.get(member).copied());
         let other = members
             .iter()
@@ -30,7 +30,7 @@ impl Law {
 
     /// A generation is formed, at this time of the coordinator's clock, by a life that has met no worker that trains. `training`: a worker
     /// that does.
-    pub(crate) fn begins_anew(&mut self, clock: Duration, training: Option<WorkerId>) -> Result<(), Violation> {
+    pub(crate) fn begins_anew(&mut self, clock: Duration, training: Option<WorkerId>) -> Held {
         let age = clock.saturating_sub(self.born);
         let Some(training) = training else { return Ok(()) };
         self.check("who comes back waits first", age >= ADOPTION_PATIENCE, || {

@@ -2,10 +2,10 @@
 
 use sardana_protocol::words::Step;
 
-use super::{Law, Violation};
+use super::{Held, Law};
 
 impl Law {
-    pub(super) fn each_shard_once(&mut self, step: Step, gradients: &[(u32, u64)]) -> Result<(), Violation> {
+    pub(super) fn each_shard_once(&mut self, step: Step, gradients: &[(u32, u64)]) -> Held {
         let holds = (0..self.shards).eq(gradients.iter().map(|&(shard, _)| shard));
         self.check("DATA-1", holds, || {
             let shards: Vec<u32> = gradients.iter().map(|&(shard, _)| shard).collect();

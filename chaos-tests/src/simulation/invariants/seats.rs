@@ -9,10 +9,10 @@ use sardana_protocol::messages::{Form, MembersDigest};
 use sardana_protocol::plan::{HopEnd, HopId, Part};
 use sardana_protocol::words::{Generation, Rank, WorkerId};
 
-use super::{Law, Violation};
+use super::{Held, Law};
 
 /// The orders of the generation that was told of last.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Orders {
     generation: Generation,
     /// By rank, until all are there and were looked at.
@@ -22,18 +22,9 @@ pub(super) struct Orders {
     before: BTreeSet<WorkerId>,
 }
 
-impl Orders {
-    pub(super) const NONE: Self = Self {
-        generation: Generation::NONE,
-        told: BTreeMap::new(),
-        whole: false,
-        before: BTreeSet::new(),
-    };
-}
-
 impl Law {
     /// An order for a generation goes out to a worker.
-    pub(super) fn well_formed(&mut self, worker: WorkerId, form: &Form) -> Result<(), Violation> {
+    pub(super) fn well_formed(&mut self, worker: WorkerId, form: &Form) -> Held {
         if self.orders.generation != form.generation {
             let Orders {
                 generation, told, whole, ..
@@ -46,7 +37,7 @@ impl Law {
             self.orders = Orders {
                 generation: form.generation,
                 before,
-                ..Orders::NONE
+                ..Orders::default()
             };
         }
         let before = self.orders.told.insert(form.rank, (worker, form.clone()));
@@ -70,7 +61,7 @@ impl Law {
     }
 
     /// Once the orders for all ranks are there, they fit each other.
-    fn lay_side_by_side(&mut self, world_size: u32) -> Result<(), Violation> {
+    fn lay_side_by_side(&mut self, world_size: u32) -> Held {
         let Orders { told, whole, before, .. } = &mut self.orders;
         if *whole || told.len() < world_size as usize {
             return Ok(());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sardana_protocol::limits::SILENCE_LEAST;
 use sardana_protocol::words::WorkerId;
 
-use super::{Law, Violation};
+use super::{Held, Law};
 
 impl Law {
     /// A generation with these members is current.
@@ -29,7 +29,7 @@ impl Law {
     }
 
     /// The coordinator leaves out a worker for its silence, while the generation trains.
-    pub(crate) fn silent(&mut self, worker: WorkerId, clock: Duration) -> Result<(), Violation> {
+    pub(crate) fn silent(&mut self, worker: WorkerId, clock: Duration) -> Held {
         let since = self.advanced.map(|advanced| clock.saturating_sub(advanced));
         // Nothing speaks for a worker without a seat, nor where no step was heard of yet.
         let Some(since) = since.filter(|_| self.seated.contains(&worker)) else {

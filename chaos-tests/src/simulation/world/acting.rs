@@ -25,7 +25,7 @@ impl World {
             },
         };
         if let Some(thaw) = frozen.filter(|thaw| *thaw > now) {
-            self.calendar.defer(thaw, serial, what);
+            self.calendar.enter(thaw, serial, what);
             return true;
         }
         self.count_time(now);

@@ -6,8 +6,6 @@ use sardana_protocol::membership::{DepotEvent, Event};
 
 use super::World;
 use super::depots::AtDepot;
-use super::process::Control;
-use crate::simulation::calendar::Happening;
 use crate::simulation::network::{Cut, IDLE, Node};
 
 impl World {
@@ -20,24 +18,13 @@ impl World {
         let why = "the connection broke".to_owned();
         let event = DepotEvent::Lost { why };
         self.decide(Event::Depot { depot, event });
-        let cut = self.network.cut_until(self.now(), Node::Coordinator, Node::Depot(place));
-        let delay = match cut {
-            Some(_) => IDLE,
-            None => self.network.delay(&mut self.dice),
-        };
-        self.calendar.after(
-            delay,
-            Happening::Depot {
-                place,
-                what: AtDepot::Cut { session },
-            },
-        );
+        let delay = self.is_noticed_after(Node::Coordinator, Node::Depot(place));
+        self.depot_after(delay, place, AtDepot::Cut { session });
     }
 
     /// A depot notices that its session is over.
     pub(super) fn depot_cut(&mut self, place: usize, session: u64) {
-        let control = self.depots[place].control;
-        if control == Control::Joined(session) || control == Control::Greeting(session) {
+        if self.depot_session(place) == Some(session) {
             self.depot_dials_again(place);
             self.session_ends(place, session);
         }
@@ -52,24 +39,15 @@ impl World {
 
     /// The coordinator hears soon that a depot has given up a session.
     pub(crate) fn session_ends(&mut self, place: usize, session: u64) {
-        if self.network.reaches(self.now(), Node::Depot(place), Node::Coordinator) {
+        if self.reaches(Node::Depot(place), Node::Coordinator) {
             let delay = self.network.delay(&mut self.dice);
-            self.calendar.after(
-                delay,
-                Happening::Depot {
-                    place,
-                    what: AtDepot::Lost { session },
-                },
-            );
+            self.depot_after(delay, place, AtDepot::Lost { session });
         }
     }
 
     /// The session of a depot, as it sees it.
     pub(crate) fn depot_session(&self, place: usize) -> Option<u64> {
-        match self.depots[place].control {
-            Control::Joined(session) | Control::Greeting(session) => Some(session),
-            Control::Dialing => None,
-        }
+        self.depots[place].control.session()
     }
 
     /// The coordinator is gone. `told`: whether its host says so.
@@ -78,13 +56,7 @@ impl World {
             let Some(session) = self.depot_session(place) else { continue };
             let quick = self.within(Duration::from_millis(200));
             let noticed = if told { quick } else { IDLE - 10 * quick };
-            self.calendar.after(
-                noticed,
-                Happening::Depot {
-                    place,
-                    what: AtDepot::Cut { session },
-                },
-            );
+            self.depot_after(noticed, place, AtDepot::Cut { session });
         }
     }
 
@@ -92,20 +64,8 @@ impl World {
     pub(crate) fn depots_hear_nothing_until(&mut self, thaw: Duration) {
         for place in 0..self.depots.len() {
             let Some(session) = self.depot_session(place) else { continue };
-            self.calendar.after(
-                IDLE,
-                Happening::Depot {
-                    place,
-                    what: AtDepot::Cut { session },
-                },
-            );
-            self.calendar.at(
-                thaw,
-                Happening::Depot {
-                    place,
-                    what: AtDepot::Lost { session },
-                },
-            );
+            self.depot_after(IDLE, place, AtDepot::Cut { session });
+            self.depot_at(thaw, place, AtDepot::Lost { session });
         }
     }
 
@@ -113,28 +73,10 @@ impl World {
     pub(crate) fn cut_depots_off(&mut self, cut: &Cut) {
         for place in 0..self.depots.len() {
             let Some(session) = self.depot_session(place) else { continue };
-            let up = cut.stops(Node::Depot(place), Node::Coordinator);
-            let down = cut.stops(Node::Coordinator, Node::Depot(place));
-            let (heard, hears) = match (up, down) {
-                (false, false) => continue,
-                (true, true) => (IDLE, IDLE),
-                (true, false) => (IDLE, 2 * IDLE),
-                (false, true) => (2 * IDLE, IDLE),
-            };
-            self.calendar.after(
-                heard,
-                Happening::Depot {
-                    place,
-                    what: AtDepot::Lost { session },
-                },
-            );
-            self.calendar.after(
-                hears,
-                Happening::Depot {
-                    place,
-                    what: AtDepot::Cut { session },
-                },
-            );
+            if let Some((coordinator, depot)) = cut.gives_up(Node::Coordinator, Node::Depot(place)) {
+                self.depot_after(coordinator, place, AtDepot::Lost { session });
+                self.depot_after(depot, place, AtDepot::Cut { session });
+            }
         }
     }
 }

@@ -9,17 +9,24 @@ use sardana_protocol::membership::{Arrival, Event, Loss};
 use sardana_protocol::messages::{CoordinatorMessage, Introduction, Tally, WorkerMessage};
 use sardana_protocol::words::{Incarnation, Step, WorkerId};
 
+use super::World;
 use super::process::{Control, Data};
-use super::{LastWords, World};
 use crate::simulation::calendar::Happening;
-use crate::simulation::invariants::Count;
-use crate::simulation::network::{IDLE, Node, Transport};
+use crate::simulation::network::{Node, Transport};
 
 /// An agent that has lost the coordinator looks for it this often.
 const AGENT_EVERY: Duration = Duration::from_millis(250);
 
 /// Processes are on so many hosts.
 const HOSTS: u8 = 6;
+
+/// Whether a connection is closed behind this message.
+pub(super) fn is_last(message: &CoordinatorMessage) -> bool {
+    matches!(
+        message,
+        CoordinatorMessage::Dismiss { .. } | CoordinatorMessage::Released { .. }
+    )
+}
 
 fn address_of(worker: WorkerId) -> SocketAddr {
     let [.., last] = worker.get().to_be_bytes();
@@ -29,9 +36,7 @@ fn address_of(worker: WorkerId) -> SocketAddr {
 impl World {
     /// A worker looks for the coordinator.
     pub(super) fn dial(&mut self, worker: WorkerId) {
-        let reachable = self
-            .network
-            .reaches(self.calendar.now(), Node::Worker(worker), Node::Coordinator);
+        let reachable = self.reaches(Node::Worker(worker), Node::Coordinator);
         let here = self.coordinator_listens();
         let Some(process) = self.processes.get_mut(&worker) else {
             return;
@@ -79,7 +84,7 @@ impl World {
 
     pub(super) fn hello(&mut self, worker: WorkerId, session: u64, introduction: Introduction) {
         let Some(machine) = &self.coordinator.machine else { return };
-        if self.coordinator.has_seen_end(worker) {
+        if self.coordinator.gone.contains(&worker) {
             return;
         }
         let introduction = match &mut self.liars {
@@ -87,7 +92,7 @@ impl World {
             None => introduction,
         };
         if self.liars.is_some() && !self.admits(worker, &introduction) {
-            return self.end_seen(worker, "exit code 1", LastWords::Yes);
+            return self.exits(worker, "exit code 1");
         }
         let report_from = machine.next_report();
         // It knows sooner than this side that its last connection is gone.
@@ -147,7 +152,7 @@ impl World {
         if self.coordinator.session_of(worker) != Some(session) {
             return;
         }
-        self.law.count = Count::Unknown;
+        self.law.uncountable = true;
         if self.coordinator.machine.as_ref().is_some_and(|machine| machine.knows(worker)) {
             self.law.cut_off(worker, self.coordinator.clock(self.calendar.now()));
         }
@@ -156,26 +161,17 @@ impl World {
             why: "the connection broke".to_owned(),
         };
         self.decide(Event::Lost { worker, cause });
-        // The coordinator drops what is left of it; if nothing passes, the worker only hears nothing any more.
-        let delay = match self
-            .network
-            .cut_until(self.calendar.now(), Node::Coordinator, Node::Worker(worker))
-        {
-            Some(_) => IDLE,
-            None => self.network.delay(&mut self.dice),
-        };
+        // The coordinator drops what is left of it.
+        let delay = self.is_noticed_after(Node::Coordinator, Node::Worker(worker));
         self.calendar.after(delay, Happening::ControlLost { worker, session });
     }
 
     pub(super) fn control_lost(&mut self, worker: WorkerId, session: u64) {
-        let control = self.processes.get(&worker).map(|process| process.control);
-        if control == Some(Control::Joined(session)) || control == Some(Control::Greeting(session)) {
+        let process = self.processes.get(&worker);
+        if process.is_some_and(|process| process.control.session() == Some(session)) {
             self.lose_control(worker);
             let delay = self.network.delay(&mut self.dice);
-            if self
-                .network
-                .reaches(self.calendar.now(), Node::Worker(worker), Node::Coordinator)
-            {
+            if self.reaches(Node::Worker(worker), Node::Coordinator) {
                 self.calendar.after(delay, Happening::SessionLost { worker, session });
             }
         }
@@ -188,7 +184,7 @@ impl World {
             None => message,
         };
         self.coverage.said(&message);
-        let now = self.now();
+        let (now, cut) = (self.now(), self.cut_until(Node::Worker(worker), Node::Coordinator));
         let Some(process) = self.processes.get_mut(&worker) else {
             return;
         };
@@ -196,9 +192,6 @@ impl World {
             process.outbox.push(message);
             return;
         };
-        let cut = self
-            .network
-            .cut_until(self.calendar.now(), Node::Worker(worker), Node::Coordinator);
         let make = |message| Happening::ToCoordinator {
             worker,
             session,
@@ -211,13 +204,8 @@ impl World {
                 self.calendar.at(process.upstream, make(Box::new(message)));
             }
             Transport::Datagrams => {
-                let mut copies = self.copies(cut);
-                let last = copies.pop();
-                for at in copies {
+                for at in self.copies(cut) {
                     self.calendar.at(at, make(Box::new(message.clone())));
-                }
-                if let Some(at) = last {
-                    self.calendar.at(at, make(Box::new(message)));
                 }
             }
         }
@@ -228,38 +216,22 @@ impl World {
         let Some(session) = self.coordinator.session_of(worker) else {
             return;
         };
-        let now = self.now();
-        let cut = self
-            .network
-            .cut_until(self.calendar.now(), Node::Coordinator, Node::Worker(worker));
-        let last = matches!(
-            message,
-            CoordinatorMessage::Dismiss { .. } | CoordinatorMessage::Released { .. }
-        );
+        let (now, cut) = (self.now(), self.cut_until(Node::Coordinator, Node::Worker(worker)));
+        let last = is_last(&message);
         let make = |message| Happening::ToWorker {
             worker,
             session,
             message,
         };
         // What is to be kept for a checkpoint must be known before it may be let go: that counts on the order of a stream.
-        let transport = match &message {
+        let of_saving = matches!(
+            message,
             CoordinatorMessage::Save(_) | CoordinatorMessage::SaveOver { .. } | CoordinatorMessage::Serve(_)
-                if self.swarm.saves.is_some() =>
-            {
-                Transport::Streams
-            }
-            CoordinatorMessage::Save(_)
-            | CoordinatorMessage::SaveOver { .. }
-            | CoordinatorMessage::Serve(_)
-            | CoordinatorMessage::Halt { .. }
-            | CoordinatorMessage::Form(_)
-            | CoordinatorMessage::Prepare(_)
-            | CoordinatorMessage::CloseWith { .. }
-            | CoordinatorMessage::Copy(_)
-            | CoordinatorMessage::Released { .. }
-            | CoordinatorMessage::Renewed { .. }
-            | CoordinatorMessage::Complete { .. }
-            | CoordinatorMessage::Dismiss { .. } => self.network.transport,
+        );
+        let transport = if of_saving && self.swarm.saves.is_some() {
+            Transport::Streams
+        } else {
+            self.network.transport
         };
         let arrives = match transport {
             Transport::Streams => {
@@ -286,12 +258,12 @@ impl World {
     fn copies(&mut self, cut: Option<Duration>) -> Vec<Duration> {
         let now = self.now();
         if cut.is_some() || self.dice.below(1_000) < self.network.loss {
-            self.counts.lost += 1;
+            self.counts.messages_lost += 1;
             return Vec::new();
         }
         let mut copies = vec![now + self.network.delay(&mut self.dice)];
         while self.dice.below(1_000) < self.network.replay && copies.len() < 5 {
-            self.counts.replayed += 1;
+            self.counts.messages_replayed += 1;
             let late = self.within(Duration::from_secs(2));
             copies.push(now + late);
         }
@@ -322,9 +294,9 @@ impl World {
             return;
         }
         if let CoordinatorMessage::Released { .. } = message {
-            self.end_seen(worker, "exit code 0", LastWords::Yes);
+            self.exits(worker, "exit code 0");
         } else if let CoordinatorMessage::Dismiss { .. } = message {
-            self.end_seen(worker, "exit code 1", LastWords::Yes);
+            self.exits(worker, "exit code 1");
         } else {
             self.member(worker, member::Event::Ordered(message), Data::None);
         }
@@ -332,15 +304,11 @@ impl World {
 
     /// An agent says how a child ended, as soon as the coordinator listens.
     pub(super) fn exited(&mut self, worker: WorkerId, how: &'static str, tally: Tally) {
-        let listens = self.coordinator_listens()
-            && self
-                .network
-                .reaches(self.calendar.now(), Node::Worker(worker), Node::Coordinator);
-        if !listens {
+        if !self.coordinator_listens() || !self.reaches(Node::Worker(worker), Node::Coordinator) {
             return self.calendar.after(AGENT_EVERY, Happening::Exited { worker, how, tally });
         }
         self.law.not_missed(worker);
-        self.coordinator.sees_end(worker);
+        self.coordinator.gone.insert(worker);
         self.coordinator.forget(worker);
         let cause = Loss::Exited {
             how: how.to_owned(),

@@ -10,9 +10,9 @@ use sardana_protocol::messages::{CoordinatorMessage, WorkerMessage};
 use sardana_protocol::words::{Incarnation, WorkerId};
 
 use super::World;
+use super::control::is_last;
 use super::depots::DepotSession;
 use crate::simulation::calendar::Happening;
-use crate::simulation::invariants::Memory;
 
 /// What the coordinator's process and host have.
 pub(crate) struct Coordinator {
@@ -26,9 +26,11 @@ pub(crate) struct Coordinator {
     rate: u64,
     pub(crate) frozen_until: Option<Duration>,
     sessions: BTreeMap<WorkerId, Session>,
-    gone: BTreeSet<WorkerId>,
+    /// The workers that it has seen end.
+    pub(super) gone: BTreeSet<WorkerId>,
     disk: Disk,
-    pub(crate) memory: Memory,
+    /// Whether its present life does not know all that counts of the one before.
+    pub(crate) forgetful: bool,
     /// Whether its present life has read that training had begun.
     pub(crate) remembers: bool,
     /// The connections of depots, as it sees them.
@@ -64,7 +66,7 @@ impl Coordinator {
             sessions: BTreeMap::new(),
             gone: BTreeSet::new(),
             disk: Disk::default(),
-            memory: Memory::Fresh,
+            forgetful: false,
             remembers: false,
             depots: BTreeMap::new(),
         }
@@ -96,16 +98,7 @@ impl Coordinator {
         self.sessions.remove(&worker);
     }
 
-    pub(crate) fn has_seen_end(&self, worker: WorkerId) -> bool {
-        self.gone.contains(&worker)
-    }
-
-    pub(crate) fn sees_end(&mut self, worker: WorkerId) {
-        self.gone.insert(worker);
-    }
-
-    pub(crate) fn welcome(&mut self, worker: WorkerId, number: u64, first: Duration) {
-        let downstream = first;
+    pub(crate) fn welcome(&mut self, worker: WorkerId, number: u64, downstream: Duration) {
         self.sessions.insert(worker, Session { number, downstream });
     }
 
@@ -121,29 +114,19 @@ impl Coordinator {
     }
 
     /// The process is gone, and what was not safe on the disk with it; all of the disk, if it is lost.
-    pub(crate) fn die(&mut self, now: Duration, disk: DiskFate) {
+    pub(crate) fn die(&mut self, now: Duration, disk_lost: bool) {
         let newest = self.machine.take().map(|machine| machine.record());
         self.sessions.clear();
         self.depots.clear();
         self.gone.clear();
         self.frozen_until = None;
-        match disk {
-            DiskFate::Kept => self.disk.written.retain(|(safe, _)| *safe <= now),
-            DiskFate::Lost => self.disk.written.clear(),
-        }
+        self.disk.written.retain(|(safe, _)| !disk_lost && *safe <= now);
         let kept = self.disk.written.last().map(|(_, record)| record);
         let forgets = |newest: &JobRecord| kept.is_none_or(|kept| newest.differs_from(kept));
         if let Some(newest) = &newest {
-            self.memory = if forgets(newest) { Memory::Stale } else { Memory::Fresh };
+            self.forgetful = forgets(newest);
         }
     }
-}
-
-/// What becomes of the coordinator's disk when it dies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DiskFate {
-    Kept,
-    Lost,
 }
 
 impl World {
@@ -167,7 +150,7 @@ impl World {
             Membership::resume(config, life, uptime, record)
         });
         self.law.no_depots();
-        self.law.begins_life(uptime, self.coordinator.memory == Memory::Fresh);
+        self.law.begins_life(uptime, !self.coordinator.forgetful);
         self.story.tell(now, || format!("the coordinator begins its life {life}"));
         self.calendar.after(TICK, Happening::Tick { life });
     }
@@ -230,10 +213,7 @@ impl World {
             .tell(self.calendar.now(), || format!("coordinator to {worker}: {message:?}"));
         let held = self.law.orders(worker, &message);
         self.require(held);
-        let last = matches!(
-            message,
-            CoordinatorMessage::Dismiss { .. } | CoordinatorMessage::Released { .. }
-        );
+        let last = is_last(&message);
         if matches!(message, CoordinatorMessage::Dismiss { .. }) {
             self.dismissed.push(worker);
         }
@@ -270,13 +250,13 @@ impl World {
 
 /// Whether an event only says that all goes on: the record would not differ by more than steps.
 fn is_routine(event: &Event) -> bool {
-    match event {
-        Event::Tick | Event::Motion { .. } => true,
-        Event::Said { message, .. } => matches!(message, WorkerMessage::Progress { .. }),
-        Event::Arrived(_)
-        | Event::Lost { .. }
-        | Event::LeaveRequested { .. }
-        | Event::StopRequested
-        | Event::Depot { .. } => false,
-    }
+    matches!(
+        event,
+        Event::Tick
+            | Event::Motion { .. }
+            | Event::Said {
+                message: WorkerMessage::Progress { .. },
+                ..
+            }
+    )
 }

@@ -53,15 +53,8 @@ pub(crate) enum AtDepot {
 impl AtDepot {
     /// The party whose process must run for it to happen.
     pub(crate) fn party(&self) -> Party {
-        match self {
-            Self::Hello { .. } | Self::Lost { .. } | Self::Heard { .. } => Party::Coordinator,
-            Self::Dial
-            | Self::Greeting { .. }
-            | Self::Unanswered { .. }
-            | Self::Cut { .. }
-            | Self::Told { .. }
-            | Self::Done { .. } => Party::World,
-        }
+        let of_coordinator = matches!(self, Self::Hello { .. } | Self::Lost { .. } | Self::Heard { .. });
+        if of_coordinator { Party::Coordinator } else { Party::World }
     }
 }
 
@@ -74,6 +67,16 @@ pub(crate) enum Ordered {
 }
 
 impl World {
+    /// Something happens at a depot at this time.
+    pub(super) fn depot_at(&mut self, at: Duration, place: usize, what: AtDepot) {
+        self.calendar.at(at, Happening::Depot { place, what });
+    }
+
+    /// The same, after some time.
+    pub(crate) fn depot_after(&mut self, delay: Duration, place: usize, what: AtDepot) {
+        self.calendar.after(delay, Happening::Depot { place, what });
+    }
+
     pub(super) fn at_depot(&mut self, place: usize, what: AtDepot) {
         match what {
             AtDepot::Dial => self.depot_dials(place),
@@ -93,13 +96,7 @@ impl World {
             let id = DepotId::new(self.dice.bits());
             self.depots.push(Depot::new(id, host));
             let delay = self.within(Duration::from_secs(3));
-            self.calendar.after(
-                delay,
-                Happening::Depot {
-                    place,
-                    what: AtDepot::Dial,
-                },
-            );
+            self.depot_after(delay, place, AtDepot::Dial);
         }
     }
 
@@ -115,52 +112,26 @@ impl World {
     pub(crate) fn depot_is_back(&mut self, place: usize) {
         let depot = &mut self.depots[place];
         if !std::mem::replace(&mut depot.up, true) {
-            self.calendar.after(
-                Duration::ZERO,
-                Happening::Depot {
-                    place,
-                    what: AtDepot::Dial,
-                },
-            );
+            self.depot_after(Duration::ZERO, place, AtDepot::Dial);
         }
     }
 
     pub(super) fn depot_dials(&mut self, place: usize) {
-        let now = self.now();
         let (up, control) = (self.depots[place].up, self.depots[place].control);
         if !up || control != Control::Dialing || self.done.is_some() {
             return;
         }
-        let reachable = self.network.reaches(now, Node::Depot(place), Node::Coordinator);
-        if !reachable || !self.coordinator_listens() {
+        if !self.reaches(Node::Depot(place), Node::Coordinator) || !self.coordinator_listens() {
             let pause = RETRY_EVERY + self.within(RETRY_EVERY);
-            return self.calendar.after(
-                pause,
-                Happening::Depot {
-                    place,
-                    what: AtDepot::Dial,
-                },
-            );
+            return self.depot_after(pause, place, AtDepot::Dial);
         }
         self.serial += 1;
         let session = self.serial;
         let delay = self.network.stream_delay(&mut self.dice);
         let depot = &mut self.depots[place];
         depot.control = Control::Greeting(session);
-        self.calendar.after(
-            delay,
-            Happening::Depot {
-                place,
-                what: AtDepot::Hello { session },
-            },
-        );
-        self.calendar.after(
-            GREETING_DEADLINE,
-            Happening::Depot {
-                place,
-                what: AtDepot::Unanswered { session },
-            },
-        );
+        self.depot_after(delay, place, AtDepot::Hello { session });
+        self.depot_after(GREETING_DEADLINE, place, AtDepot::Unanswered { session });
     }
 
     pub(super) fn depot_unanswered(&mut self, place: usize, session: u64) {
@@ -174,13 +145,7 @@ impl World {
         depot.control = Control::Dialing;
         depot.admits.clear();
         depot.peers.clear();
-        self.calendar.after(
-            RETRY_EVERY,
-            Happening::Depot {
-                place,
-                what: AtDepot::Dial,
-            },
-        );
+        self.depot_after(RETRY_EVERY, place, AtDepot::Dial);
     }
 
     pub(super) fn depot_hello(&mut self, place: usize, session: u64) {
@@ -192,21 +157,13 @@ impl World {
         }
         let (depot, host) = (depot.id, format!("host {}", depot.host));
         let at = self.now() + self.network.stream_delay(&mut self.dice);
-        let number = session;
-        let downstream = at;
         let opened = DepotSession {
             place,
-            number,
-            downstream,
+            number: session,
+            downstream: at,
         };
         self.coordinator.depots.insert(depot, opened);
-        self.calendar.at(
-            at,
-            Happening::Depot {
-                place,
-                what: AtDepot::Greeting { session, life },
-            },
-        );
+        self.depot_at(at, place, AtDepot::Greeting { session, life });
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 2));
         let event = DepotEvent::Arrived {
             host,
@@ -220,13 +177,7 @@ impl World {
         let now = self.now();
         let depot = &mut self.depots[place];
         if depot.control != Control::Greeting(session) || !depot.up {
-            return self.calendar.after(
-                RETRY_EVERY,
-                Happening::Depot {
-                    place,
-                    what: AtDepot::Lost { session },
-                },
-            );
+            return self.depot_after(RETRY_EVERY, place, AtDepot::Lost { session });
         }
         depot.control = Control::Joined(session);
         depot.upstream = now;
@@ -286,16 +237,12 @@ impl World {
         let Control::Joined(session) = self.depots[place].control else {
             return;
         };
-        let cut = self.network.cut_until(now, Node::Depot(place), Node::Coordinator);
+        let cut = self.cut_until(Node::Depot(place), Node::Coordinator);
         let delay = self.network.stream_delay(&mut self.dice);
         let depot = &mut self.depots[place];
         depot.upstream = depot.upstream.max(cut.unwrap_or(now) + delay);
-        let message = Box::new(message);
-        let said = Happening::Depot {
-            place,
-            what: AtDepot::Heard { session, message },
-        };
-        self.calendar.at(depot.upstream, said);
+        let (at, message) = (depot.upstream, Box::new(message));
+        self.depot_at(at, place, AtDepot::Heard { session, message });
     }
 
     pub(super) fn depot_heard(&mut self, place: usize, session: u64, message: DepotMessage) {
@@ -341,13 +288,7 @@ impl World {
         session.downstream = session.downstream.max(cut.unwrap_or(now) + delay);
         let (at, place, session) = (session.downstream, session.place, session.number);
         let order = Box::new(order);
-        self.calendar.at(
-            at,
-            Happening::Depot {
-                place,
-                what: AtDepot::Told { session, order },
-            },
-        );
+        self.depot_at(at, place, AtDepot::Told { session, order });
     }
 
     pub(super) fn depot_told(&mut self, place: usize, session: u64, order: Ordered) {

@@ -6,13 +6,14 @@ use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestId, Manifes
 use sardana_protocol::limits::DEPOTS_PATIENCE;
 use sardana_protocol::membership::Contents;
 use sardana_protocol::messages::{DepotMessage, DepotOrder};
+use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::JobId;
 
 use super::depots::{AtDepot, Ordered};
 use super::stores::{Depot, Kept};
 use super::{BUILD, TASK, World};
-use crate::simulation::calendar::Happening;
-use crate::simulation::invariants::Violation;
+use crate::simulation::faults::Struck;
+use crate::simulation::invariants::Held;
 use crate::simulation::model::{PIECES, mix, piece};
 use crate::simulation::network::Node;
 
@@ -32,13 +33,7 @@ impl World {
                 let boot = depot.boot;
                 let sync = self.within(self.swarm.sync);
                 let order = Box::new(order);
-                self.calendar.after(
-                    sync,
-                    Happening::Depot {
-                        place,
-                        what: AtDepot::Done { boot, order },
-                    },
-                );
+                self.depot_after(sync, place, AtDepot::Done { boot, order });
             }
             Ordered::Other(DepotOrder::Commit { .. } | DepotOrder::Renewed { .. } | DepotOrder::JobOver) => {}
         }
@@ -49,51 +44,34 @@ impl World {
         if depot.boot != boot {
             return;
         }
-        match order {
-            Ordered::Commit(contents) => self.keep_manifest(place, contents),
-            Ordered::Other(DepotOrder::Delete { key }) => {
-                depot.manifests.remove(&key);
-                depot.unreadable.remove(&key);
-                depot.buried.insert(key);
-                depot.sweep();
-                self.law.deleted(depot.id, key);
-                self.depot_says(place, DepotMessage::Deleted { key });
+        if let Ordered::Commit(contents) = order {
+            self.keep_manifest(place, contents);
+        } else if let Ordered::Other(DepotOrder::Delete { key }) = order {
+            depot.manifests.remove(&key);
+            depot.unreadable.remove(&key);
+            depot.buried.insert(key);
+            depot.sweep();
+            self.law.deleted(depot.id, key);
+            self.depot_says(place, DepotMessage::Deleted { key });
+        } else if let Ordered::Other(DepotOrder::Fetch {
+            snapshot,
+            key,
+            depots,
+            placing,
+        }) = order
+        {
+            let depots = depots.iter().map(|one| one.depot).collect();
+            if !self.fetch_checkpoint(place, key, depots, placing) {
+                self.depot_refuses(place, snapshot, placing, "not all of it can be read, or there is no room");
             }
-            Ordered::Other(DepotOrder::Fetch {
-                snapshot,
-                key,
-                depots,
-                placing,
-            }) => {
-                let depots = depots.iter().map(|one| one.depot).collect();
-                if !self.fetch_checkpoint(place, key, depots, placing) {
-                    let reason = "not all of it can be read, or there is no room".to_owned();
-                    self.depot_says(
-                        place,
-                        DepotMessage::Refused {
-                            snapshot,
-                            placing,
-                            reason,
-                        },
-                    );
-                }
-            }
-            Ordered::Other(
-                DepotOrder::Serve { .. }
-                | DepotOrder::Commit { .. }
-                | DepotOrder::Release { .. }
-                | DepotOrder::Renewed { .. }
-                | DepotOrder::JobOver,
-            ) => {}
         }
     }
 
     /// A depot fetches from the others what it lacks of a checkpoint that is placed anew. False if it cannot.
     fn fetch_checkpoint(&mut self, place: usize, key: ManifestKey, depots: Vec<DepotId>, placing: Placing) -> bool {
-        let now = self.now();
         let own = self.depots[place].id;
         let answers = |(other, depot): &(usize, &Depot)| {
-            let reached = self.network.reaches(now, Node::Depot(place), Node::Depot(*other));
+            let reached = self.reaches(Node::Depot(place), Node::Depot(*other));
             *other == place || (depot.up && reached && depots.contains(&depot.id) && depot.peers.contains(&own))
         };
         let others: Vec<&Depot> = self
@@ -108,10 +86,7 @@ impl World {
             let mut contents = Contents::clone(&kept.contents);
             contents.depots.clone_from(&depots);
             contents.placing = placing;
-            let readable = |piece: &PieceHash| {
-                let has = |depot: &&Depot| depot.durable.contains(piece) && !depot.rotten.contains(piece);
-                others.iter().any(has)
-            };
+            let readable = |piece: &PieceHash| others.iter().any(|depot| depot.has(piece));
             let pieces = self.depots[place].own(&contents);
             (pieces.iter().all(readable), pieces, Rc::new(contents))
         });
@@ -122,12 +97,21 @@ impl World {
                     depot.rotten.remove(piece);
                 }
                 depot.durable.extend(pieces);
-                self.counts.replicated += 1;
+                self.counts.manifests_replicated += 1;
                 self.keep_manifest(place, contents);
                 true
             }
             Some(_) | None => false,
         }
+    }
+
+    fn depot_refuses(&mut self, place: usize, snapshot: SnapshotId, placing: Placing, reason: &str) {
+        let refused = DepotMessage::Refused {
+            snapshot,
+            placing,
+            reason: reason.to_owned(),
+        };
+        self.depot_says(place, refused);
     }
 
     fn keep_manifest(&mut self, place: usize, contents: Rc<Contents>) {
@@ -143,16 +127,7 @@ impl World {
             None
         };
         if let Some(reason) = reason {
-            let reason = reason.to_owned();
-            let placing = contents.placing;
-            return self.depot_says(
-                place,
-                DepotMessage::Refused {
-                    snapshot,
-                    placing,
-                    reason,
-                },
-            );
+            return self.depot_refuses(place, snapshot, contents.placing, reason);
         }
         depot.unreadable.remove(&head.key);
         self.law.keeps_manifest(depot.id, head.key, &contents);
@@ -165,7 +140,7 @@ impl World {
     }
 
     /// Before a manifest is made: all that it names is where it should be, as far as no depot has lost it since (CKPT-1).
-    pub(super) fn is_durable(&mut self, contents: &Contents) -> Result<(), Violation> {
+    pub(super) fn is_durable(&mut self, contents: &Contents) -> Held {
         let undisturbed = |place: usize, depot: &Depot| {
             let session = self.coordinator.depots.get(&depot.id);
             let same = session.is_some_and(|session| Some(session.number) == self.depot_session(place));
@@ -180,7 +155,7 @@ impl World {
     }
 
     /// A checkpoint is told to be committed: it can be loaded from what is on the disks, as far as they were not lost since.
-    pub(super) fn pieces_are_kept(&mut self, key: ManifestKey) -> Result<(), Violation> {
+    pub(super) fn pieces_are_kept(&mut self, key: ManifestKey) -> Held {
         let rotted = self.depots.iter().any(|depot| self.law.has_rotted(depot.id));
         if rotted {
             self.law
@@ -215,14 +190,12 @@ impl World {
     }
 
     /// A depot finds a checkpoint of another job, or of another build, on its disk.
-    pub(crate) fn adopt_foreign(&mut self, place: usize) -> bool {
+    pub(crate) fn adopt_foreign(&mut self, place: usize) -> Struck {
         let depot = &self.depots[place];
-        let Some((&newest, kept)) = depot.manifests.iter().next_back() else {
-            return false;
-        };
+        let (&newest, kept) = depot.manifests.iter().next_back()?;
         let last = self.coordinator.config.steps;
         if kept.head.task != TASK || kept.head.build != BUILD || newest.step >= last {
-            return false;
+            return None;
         }
         let state = mix(newest.step.get(), 77);
         let mut contents = Contents::clone(&kept.contents);
@@ -241,7 +214,7 @@ impl World {
         let contents = Rc::new(contents);
         depot.durable.extend(contents.pieces.iter().chain(&contents.description));
         depot.manifests.insert(head.key, Kept { head, contents });
-        true
+        Some(())
     }
 
     /// The job's checkpoints that can be read from all disks together.
@@ -250,10 +223,7 @@ impl World {
         let own = kept.filter(|(_, kept)| (kept.head.task, kept.head.build) == (TASK, BUILD));
         let whole = |contents: &Contents| {
             let mut needs = contents.description.iter().chain(&contents.pieces);
-            needs.all(|piece| {
-                let mut depots = self.depots.iter();
-                depots.any(|depot| depot.durable.contains(piece) && !depot.rotten.contains(piece))
-            })
+            needs.all(|piece| self.depots.iter().any(|depot| depot.has(piece)))
         };
         own.filter(move |(_, kept)| whole(&kept.contents)).map(|(key, _)| *key)
     }

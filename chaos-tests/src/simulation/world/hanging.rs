@@ -7,22 +7,12 @@ use sardana_protocol::membership::{Balance, Phases};
 use sardana_protocol::messages::Motion;
 use sardana_protocol::words::WorkerId;
 
-use super::{LastWords, Process, World};
+use super::{Process, World};
 use crate::simulation::calendar::Happening;
-use crate::simulation::faults::Struck;
 use crate::simulation::invariants::{Doing, given};
 use crate::simulation::network::{IDLE, Node};
 
 impl World {
-    /// From now on a worker's training thread is never done with what it does, or does next.
-    pub(crate) fn hangs(&mut self, worker: WorkerId) -> Struck {
-        let Some(process) = self.processes.get_mut(&worker).filter(|process| !process.hung) else {
-            return Struck::Nobody;
-        };
-        process.hung = true;
-        Struck::Yes
-    }
-
     /// The coordinator's machine wants a worker killed: its agent is told so, if that can be reached. `before`: where the machine stood
     /// when it began to think.
     pub(super) fn order_kill(&mut self, worker: WorkerId, before: Phases) {
@@ -38,18 +28,12 @@ impl World {
             self.require(held);
         }
         let now = self.now();
-        let cut = self.network.cut_until(now, Node::Coordinator, Node::Worker(worker));
-        let passes = cut.unwrap_or(now);
+        let passes = self.cut_until(Node::Coordinator, Node::Worker(worker)).unwrap_or(now);
         // An agent whose connection breaks meanwhile does not hear of it.
         if passes.saturating_sub(now) < IDLE {
             let delay = self.network.stream_delay(&mut self.dice);
             self.calendar.at(passes + delay, Happening::Kill { worker });
         }
-    }
-
-    /// An agent kills a child.
-    pub(super) fn killed(&mut self, worker: WorkerId) {
-        self.end_seen(worker, "signal 9", LastWords::No);
     }
 
     /// How many training threads hang.
@@ -100,8 +84,7 @@ impl World {
         let process = self.processes.get(&worker)?;
         // A process that its agent has seen stopped may have gone on since, which the coordinator has not heard of yet.
         let stood_still = process.frozen_until.is_some_and(|thaw| thaw + IDLE > self.now());
-        let reaches = self.network.reaches(self.now(), Node::Worker(worker), Node::Coordinator);
-        let seen_to = process.seen == Motion::Stopped && !reaches;
+        let seen_to = process.seen == Motion::Stopped && !self.reaches(Node::Worker(worker), Node::Coordinator);
         if stood_still || seen_to || process.hung || self.awaits_one_that_hangs(process) {
             return Some(Doing::Hangs);
         }

@@ -16,6 +16,7 @@ use crate::simulation::model::{Sum, hash_of_share};
 use crate::simulation::network::{IDLE, Node};
 
 /// What a joiner waits for.
+#[derive(Default)]
 pub(crate) struct Joining {
     serial: u64,
     since: Duration,
@@ -27,17 +28,6 @@ pub(crate) struct Joining {
 enum Goal {
     State,
     Sum(Step),
-}
-
-impl Default for Joining {
-    fn default() -> Self {
-        Self {
-            serial: 0,
-            since: Duration::ZERO,
-            goal: None,
-            aside: Data::None,
-        }
-    }
 }
 
 impl Joining {
@@ -122,11 +112,7 @@ impl World {
     pub(super) fn answers(&self, worker: WorkerId, other: WorkerId) -> Option<&Process> {
         let process = self.processes.get(&other)?;
         let awake = process.frozen_until.is_none_or(|thaw| thaw <= self.now());
-        (awake
-            && self
-                .network
-                .reaches(self.calendar.now(), Node::Worker(worker), Node::Worker(other)))
-        .then_some(process)
+        (awake && self.reaches(Node::Worker(worker), Node::Worker(other))).then_some(process)
     }
 
     pub(super) fn copy(&mut self, worker: WorkerId, snapshot: Snapshot) {

@@ -41,10 +41,8 @@ impl World {
     /// Looks whether all links of a generation are made.
     pub(super) fn link(&mut self, worker: WorkerId, generation: Generation) {
         let now = self.now();
-        let Some(process) = self.processes.get_mut(&worker) else {
-            return;
-        };
-        let Some(ring) = process.ring_of(generation).filter(|ring| ring.links == Links::Making) else {
+        let ring = self.ring_of(worker, generation);
+        let Some(ring) = ring.filter(|ring| ring.links == Links::Making) else {
             return;
         };
         let (since, peers) = (ring.since, ring.neighbours());
@@ -52,10 +50,7 @@ impl World {
             let there = self.processes.get(peer).is_some_and(|process| {
                 process.is_linking(generation) && process.frozen_until.is_none_or(|thaw| thaw <= now)
             });
-            there
-                && self
-                    .network
-                    .links(self.calendar.now(), Node::Worker(*peer), Node::Worker(worker))
+            there && self.network.links(now, Node::Worker(*peer), Node::Worker(worker))
         };
         let missing: Vec<WorkerId> = peers.into_iter().filter(|peer| !made(peer)).collect();
         let links = match missing.first() {
@@ -66,11 +61,7 @@ impl World {
                 return self.calendar.after(again, Happening::Link { worker, generation });
             }
         };
-        if let Some(ring) = self
-            .processes
-            .get_mut(&worker)
-            .and_then(|process| process.ring_of(generation))
-        {
+        if let Some(ring) = self.ring_of(worker, generation) {
             ring.links = links;
         }
         if missing.is_empty() {
@@ -87,35 +78,21 @@ impl World {
     /// A worker that cannot make one link lets go of the others that it has made, as in the shell. A worker that still waits for others
     /// does not notice.
     fn let_go_of_links(&mut self, worker: WorkerId, generation: Generation) {
-        let ring = self
-            .processes
-            .get_mut(&worker)
-            .and_then(|process| process.ring_of(generation));
+        let now = self.now();
+        let ring = self.ring_of(worker, generation);
         for peer in ring.map_or_else(Vec::new, |ring| ring.neighbours()) {
-            let other = self.processes.get_mut(&peer).and_then(|process| process.ring_of(generation));
+            let other = self.ring_of(peer, generation);
             let made = other.is_some_and(|ring| ring.links == Links::Made);
-            if made
-                && self
-                    .network
-                    .links(self.calendar.now(), Node::Worker(worker), Node::Worker(peer))
-            {
+            if made && self.network.links(now, Node::Worker(worker), Node::Worker(peer)) {
                 let delay = self.network.delay(&mut self.dice);
-                let broken = Happening::LinkBroken {
-                    worker: peer,
-                    generation,
-                    peer: worker,
-                };
-                self.calendar.after(delay, broken);
+                self.link_breaks(delay, generation, peer, worker);
             }
         }
     }
 
     /// A link has broken, as this worker sees it.
     pub(super) fn link_broken(&mut self, worker: WorkerId, generation: Generation, peer: WorkerId) {
-        let ring = self
-            .processes
-            .get_mut(&worker)
-            .and_then(|process| process.ring_of(generation));
+        let ring = self.ring_of(worker, generation);
         let Some(ring) = ring.filter(|ring| ring.links != Links::Broken) else {
             return;
         };
@@ -136,17 +113,25 @@ impl World {
     fn break_links(&mut self, worker: WorkerId, ring: Option<(Generation, Vec<WorkerId>)>, after: Duration) {
         let Some((generation, peers)) = ring else { return };
         for peer in peers {
-            let cut = !self
-                .network
-                .reaches(self.calendar.now(), Node::Worker(worker), Node::Worker(peer));
-            let after = if cut { IDLE } else { after };
+            let passes = self.reaches(Node::Worker(worker), Node::Worker(peer));
+            let after = if passes { after } else { IDLE };
             let delay = after + self.network.delay(&mut self.dice);
-            let broken = Happening::LinkBroken {
-                worker: peer,
-                generation,
-                peer: worker,
-            };
-            self.calendar.after(delay, broken);
+            self.link_breaks(delay, generation, peer, worker);
         }
+    }
+
+    /// After this a worker notices that its link to `peer` has broken.
+    pub(crate) fn link_breaks(&mut self, delay: Duration, generation: Generation, worker: WorkerId, peer: WorkerId) {
+        let broken = Happening::LinkBroken {
+            worker,
+            generation,
+            peer,
+        };
+        self.calendar.after(delay, broken);
+    }
+
+    /// A worker's ring of this generation, present or to come.
+    pub(super) fn ring_of(&mut self, worker: WorkerId, generation: Generation) -> Option<&mut RingEnd> {
+        self.processes.get_mut(&worker)?.ring_of(generation)
     }
 }

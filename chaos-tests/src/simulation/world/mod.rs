@@ -30,18 +30,18 @@ use sardana_protocol::messages::Tally;
 use sardana_protocol::replacing::Replacing;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::status::Stage;
-use sardana_protocol::words::{Step, WorkerId};
+use sardana_protocol::words::{Generation, Step, WorkerId};
 
-use super::calendar::{Calendar, Happening};
+use super::calendar::{Beat, Calendar, Happening};
 use super::coverage::Coverage;
 use super::hostile::Liars;
-use super::invariants::{Count, Law, Violation};
-use super::network::{Network, Node};
-use super::story::Story;
+use super::invariants::{Held, Law, Violation};
+use super::network::{IDLE, Network, Node, Transport};
+use super::story::{Story, Telling};
 use super::swarm::Swarm;
 use super::tally::Counts;
 use crate::dice::{Dice, mix};
-pub(crate) use coordinator::{Coordinator, DiskFate};
+pub(crate) use coordinator::Coordinator;
 pub(crate) use depots::AtDepot;
 pub(crate) use process::{Data, Process};
 pub(crate) use saving::OfCheckpoint;
@@ -75,7 +75,8 @@ pub(crate) struct World {
     pub(crate) coming: usize,
     /// When successors are started, where one agent decides it. Else chance decides.
     pub(crate) replacing: Option<Replacing>,
-    pub(crate) faults: Faults,
+    /// Whether faults have ended.
+    pub(crate) healed: bool,
     /// Why the run is over before its time, if it is.
     pub(crate) broken: Option<Violation>,
     pub(crate) done: Option<Summary>,
@@ -93,18 +94,18 @@ pub(crate) struct World {
     pub(crate) advances: u64,
 }
 
-/// Whether faults still come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Faults {
-    Come,
-    Ended,
-}
-
 impl World {
     pub(crate) fn new(seed: u64, minutes: u64, story: Story) -> Self {
         let mut dice = Dice::new(mix(seed));
         let swarm = Swarm::draw(&mut dice, seed, minutes);
         Self::of(swarm, dice, seed, story)
+    }
+
+    /// A cluster as `draw` says, of which nothing is told.
+    pub(crate) fn drawn(seed: u64, draw: impl FnOnce(&mut Dice) -> Swarm) -> Self {
+        let mut dice = Dice::new(mix(seed));
+        let swarm = draw(&mut dice);
+        Self::of(swarm, dice, seed, Story::new(Telling::No))
     }
 
     /// A cluster like that.
@@ -146,7 +147,7 @@ impl World {
             serial: 0,
             coming: 0,
             replacing: None,
-            faults: Faults::Come,
+            healed: false,
             broken: None,
             done: None,
             given_up: false,
@@ -160,9 +161,7 @@ impl World {
             dice,
         };
         world.law.scarce = world.swarm.memory.is_known() || world.swarm.capacity < world.swarm.shards;
-        if world.network.transport == super::network::Transport::Datagrams {
-            world.law.count = Count::Unknown;
-        }
+        world.law.uncountable = world.network.transport == Transport::Datagrams;
         world.story.tell(Duration::ZERO, || format!("{:?}", world.swarm));
         world.begin_life();
         world.law.is_saved(world.swarm.saves);
@@ -193,7 +192,7 @@ impl World {
     }
 
     /// What must hold does, or the run is over.
-    pub(crate) fn require(&mut self, held: Result<(), Violation>) {
+    pub(crate) fn require(&mut self, held: Held) {
         if let (Err(violation), None) = (held, &self.broken)
             && !self.is_by_a_lie(&violation)
         {
@@ -222,7 +221,7 @@ impl World {
         }
         self.processes.insert(worker, process);
         self.calendar.after(Duration::ZERO, Happening::Dial { worker });
-        let heartbeat = super::calendar::Beat::Heart;
+        let heartbeat = Beat::Heart;
         self.calendar
             .after(Duration::from_millis(1), Happening::Beat { worker, heartbeat });
     }
@@ -239,28 +238,39 @@ impl World {
         Some(tally)
     }
 
-    /// A process ends, and its agent sees it. `last_words`: whether it closes its connections.
-    pub(crate) fn end_seen(&mut self, worker: WorkerId, how: &'static str, last_words: LastWords) {
+    /// A process is killed: it says nothing more, and its agent sees it.
+    pub(crate) fn killed(&mut self, worker: WorkerId) {
+        let ring = self.end_seen(worker, "signal 9");
+        self.links_go_idle(worker, ring);
+    }
+
+    /// A process ends by itself: it closes its connections, and its agent sees it.
+    pub(super) fn exits(&mut self, worker: WorkerId, how: &'static str) {
+        if !self.processes.contains_key(&worker) {
+            return;
+        }
         let session = self.coordinator.session_of(worker);
+        let ring = self.end_seen(worker, how);
+        self.reset_links(worker, ring);
+        if let Some(session) = session {
+            let delay = self.network.delay(&mut self.dice);
+            self.calendar.after(delay, Happening::SessionLost { worker, session });
+        }
+    }
+
+    /// Returns with which others it had links.
+    fn end_seen(&mut self, worker: WorkerId, how: &'static str) -> Option<(Generation, Vec<WorkerId>)> {
         let ring = self.processes.get(&worker).and_then(Process::ring_members);
-        let Some(tally) = self.end(worker) else { return };
+        let tally = self.end(worker)?;
         let seen = self.within(self.swarm.seen);
         self.calendar.after(seen, Happening::Exited { worker, how, tally });
-        if last_words == LastWords::Yes {
-            self.reset_links(worker, ring);
-            if let Some(session) = session {
-                let delay = self.network.delay(&mut self.dice);
-                self.calendar.after(delay, Happening::SessionLost { worker, session });
-            }
-        } else {
-            self.links_go_idle(worker, ring);
-        }
+        ring
     }
 
     /// Ends all faults: from now on everything works (LIVE-1).
     pub(crate) fn heal(&mut self) {
         let now = self.now();
-        self.faults = Faults::Ended;
+        self.healed = true;
         self.story.tell(now, || "HEALED: from now on everything works".to_owned());
         self.calendar
             .forget(|what| matches!(what, Happening::Strike(_) | Happening::Later(_)));
@@ -291,17 +301,28 @@ impl World {
             .map(sardana_protocol::membership::Membership::stage)
     }
 
+    /// Whether something passes between two nodes now, there and back.
+    pub(crate) fn reaches(&self, one: Node, other: Node) -> bool {
+        self.network.reaches(self.now(), one, other)
+    }
+
+    /// Until when nothing passes, if so.
+    fn cut_until(&self, from: Node, to: Node) -> Option<Duration> {
+        self.network.cut_until(self.now(), from, to)
+    }
+
+    /// How long the other end of a connection takes to notice that `from` has closed it. If nothing passes, it only hears nothing any more.
+    fn is_noticed_after(&mut self, from: Node, to: Node) -> Duration {
+        match self.cut_until(from, to) {
+            Some(_) => IDLE,
+            None => self.network.delay(&mut self.dice),
+        }
+    }
+
     /// All that can be cut off.
     pub(crate) fn nodes(&self) -> BTreeSet<Node> {
         let workers = self.processes.keys().copied().map(Node::Worker);
         let depots = (0..self.depots.len()).map(Node::Depot);
         workers.chain(depots).chain([Node::Coordinator]).collect()
     }
-}
-
-/// Whether a process closes its connections before it ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LastWords {
-    Yes,
-    No,
 }

@@ -65,11 +65,13 @@ impl World {
         let Some(restore) = process.restoring.as_ref().map(|restoring| &restoring.restore) else {
             return false;
         };
-        let reaches = |other: Node| self.network.reaches(self.now(), Node::Worker(worker), other);
         let mut depots = restore.depots.iter();
         let mut members = restore.members.iter().filter(|peer| peer.member.worker != worker);
         depots.any(|one| self.open_depot(worker, one.depot).is_some())
-            || members.any(|one| self.processes.contains_key(&one.member.worker) && reaches(Node::Worker(one.member.worker)))
+            || members.any(|one| {
+                let other = one.member.worker;
+                self.processes.contains_key(&other) && self.reaches(Node::Worker(worker), Node::Worker(other))
+            })
     }
 
     /// Since when a worker that comes to a state has moved nothing of it; none if it does not come to one.

@@ -67,12 +67,23 @@ pub(crate) struct Process {
 }
 
 /// A worker's control connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Control {
+    #[default]
     Dialing,
     /// A hello is on its way.
     Greeting(u64),
     Joined(u64),
+}
+
+impl Control {
+    /// The session that it has, or asks for.
+    pub(super) fn session(self) -> Option<u64> {
+        match self {
+            Self::Dialing => None,
+            Self::Greeting(session) | Self::Joined(session) => Some(session),
+        }
+    }
 }
 
 /// What a worker wants from a donor.
@@ -87,8 +98,9 @@ pub(crate) struct Fetching {
 }
 
 /// Data that comes with an event.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) enum Data {
+    #[default]
     None,
     Sum(Sum),
     State(u64),
@@ -146,18 +158,19 @@ impl RingEnd {
 
     /// Whether all of this rank's pieces of the step are here.
     pub(crate) fn is_ready_for(&self, step: Step) -> bool {
-        self.begun == Some(step) && self.part(step).visits.iter().all(|visit| self.covers(visit.shards))
+        let mut visits = self.part(step).visits.iter();
+        self.begun == Some(step) && visits.all(|visit| self.pieces_of(visit.shards).is_some())
     }
 
-    fn covers(&self, shards: ShardRange) -> bool {
-        let mut next = shards.start();
+    /// The pieces that make up `shards`, if all of them are here.
+    fn pieces_of(&self, shards: ShardRange) -> Option<Vec<ShardRange>> {
+        let (mut next, mut pieces) = (shards.start(), Vec::new());
         while next < shards.end() {
-            let Some(piece) = self.piece_from(next) else {
-                return false;
-            };
+            let piece = self.piece_from(next)?;
+            pieces.push(piece);
             next = piece.end();
         }
-        true
+        Some(pieces)
     }
 
     fn piece_from(&self, shard: u32) -> Option<ShardRange> {
@@ -168,11 +181,8 @@ impl RingEnd {
 
     /// Adds the gradients of `shards`, which are here.
     pub(crate) fn add(&self, shards: ShardRange, sum: &mut Gradients) {
-        let mut next = shards.start();
-        while next < shards.end() {
-            let Some(piece) = self.piece_from(next) else { return };
+        for piece in self.pieces_of(shards).into_iter().flatten() {
             sum.extend(self.offered.get(&piece).into_iter().flatten());
-            next = piece.end();
         }
     }
 

@@ -71,8 +71,7 @@ impl World {
         let member = |rank: &Rank| restore.member(*rank).map(|member| member.worker);
         let readers: Vec<WorkerId> = restore.readers.iter().filter_map(member).collect();
         let gives = |&reader: &WorkerId| {
-            let (from, to) = (Node::Worker(reader), Node::Worker(worker));
-            self.processes.contains_key(&reader) && self.network.reaches(self.now(), from, to)
+            self.processes.contains_key(&reader) && self.reaches(Node::Worker(reader), Node::Worker(worker))
         };
         if readers.contains(&worker) || !readers.iter().all(gives) {
             return None;

@@ -110,9 +110,7 @@ impl World {
     /// A link carries something, after a cut that is short.
     fn carry(&mut self, from: WorkerId, to: WorkerId, what: Happening) {
         let delay = self.network.stream_delay(&mut self.dice);
-        let cut = self
-            .network
-            .cut_until(self.calendar.now(), Node::Worker(from), Node::Worker(to));
+        let cut = self.cut_until(Node::Worker(from), Node::Worker(to));
         let at = cut.unwrap_or_else(|| self.now()) + delay;
         self.calendar.at(at, what);
     }
@@ -126,11 +124,9 @@ impl World {
         hop: HopId,
         gradients: Gradients,
     ) {
-        let Some(process) = self.processes.get_mut(&worker) else {
-            return;
-        };
         // A ring that is prepared takes in what comes before it begins.
-        let Some(ring) = process.ring_of(generation).filter(|ring| ring.links != Links::Broken) else {
+        let ring = self.ring_of(worker, generation);
+        let Some(ring) = ring.filter(|ring| ring.links != Links::Broken) else {
             return;
         };
         ring.arrived = Some((step, hop, gradients));

@@ -225,7 +225,7 @@ impl World {
     pub(super) fn open_depot(&self, worker: WorkerId, depot: DepotId) -> Option<usize> {
         let place = self.depots.iter().position(|one| one.id == depot)?;
         let one = &self.depots[place];
-        let reached = self.network.reaches(self.now(), Node::Worker(worker), Node::Depot(place));
+        let reached = self.reaches(Node::Worker(worker), Node::Depot(place));
         (one.up && reached && one.admits.contains(&worker)).then_some(place)
     }
 

@@ -34,7 +34,7 @@ pub(crate) struct Depot {
     /// Pieces on its disk that are safe there.
     pub(super) durable: BTreeSet<PieceHash>,
     /// Pieces on its disk that cannot be read any more, before that is noticed.
-    pub(super) rotten: BTreeSet<PieceHash>,
+    pub(crate) rotten: BTreeSet<PieceHash>,
     pub(super) manifests: BTreeMap<ManifestKey, Kept>,
     /// Manifests on its disk that say nothing any more.
     pub(super) unreadable: BTreeSet<ManifestKey>,
@@ -126,13 +126,14 @@ impl Depot {
         self.rotten.retain(wanted);
     }
 
+    /// Whether a piece is on its disk and can be read.
+    pub(super) fn has(&self, piece: &PieceHash) -> bool {
+        self.durable.contains(piece) && !self.rotten.contains(piece)
+    }
+
     /// What is on its disk and can be read.
     pub(crate) fn pieces(&self) -> Vec<PieceHash> {
         self.durable.difference(&self.rotten).copied().collect()
-    }
-
-    pub(crate) fn rots(&mut self, piece: PieceHash) {
-        self.rotten.insert(piece);
     }
 
     /// The job's checkpoints that it has manifests of.

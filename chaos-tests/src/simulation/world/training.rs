@@ -1,12 +1,12 @@
 //! A worker's machine and its training thread: events in, commands done, work that takes time.
 
-use std::rc::Rc;
+use std::mem::take;
 use std::time::Duration;
 
 use sardana_protocol::limits::{BEAT_EVERY, HEARTBEAT};
 use sardana_protocol::member::{Command, Event, Heartbeat, NetworkCommand, Work};
 use sardana_protocol::membership::Balance;
-use sardana_protocol::messages::{StepReport, WorkerMessage};
+use sardana_protocol::messages::{StepReport, Trailer, WorkerMessage};
 use sardana_protocol::words::{Generation, Pace, ShardRange, Step, WorkerId};
 
 use super::World;
@@ -18,7 +18,7 @@ use crate::simulation::model::{self, hash_of};
 
 impl World {
     /// Gives a worker's machine an event, and does what it commands.
-    pub(super) fn member(&mut self, worker: WorkerId, event: Event, data: Data) {
+    pub(super) fn member(&mut self, worker: WorkerId, event: Event, mut data: Data) {
         let now = self.now();
         let Some(process) = self.processes.get_mut(&worker) else {
             return;
@@ -44,7 +44,6 @@ impl World {
             let held = self.law.holds(worker, &pieces, memory);
             self.require(held);
         }
-        let mut data = data;
         for command in commands {
             self.story.tell(now, || format!("  {worker} commands {command:?}"));
             self.obey(worker, command, &mut data, summed);
@@ -89,13 +88,10 @@ impl World {
             Command::Offer { piece } => self.offer(worker, piece),
             Command::Retain { pieces } => process.buffers.retain(|piece, _| pieces.contains(piece)),
             Command::SumAlone { pieces, trailer } => process.add_up_alone(&pieces, trailer),
-            Command::Accept { trailer } => {
-                process.accepted = Some(closed_with(std::mem::replace(data, Data::None), trailer))
-            }
-            Command::LayAside => process.joining.aside = std::mem::replace(data, Data::None),
+            Command::Accept { trailer } => process.accepted = Some(closed_with(take(data), trailer)),
+            Command::LayAside => process.joining.aside = take(data),
             Command::AcceptAside { trailer } => {
-                let aside = std::mem::replace(&mut process.joining.aside, Data::None);
-                process.accepted = Some(closed_with(aside, trailer));
+                process.accepted = Some(closed_with(take(&mut process.joining.aside), trailer));
             }
             Command::CloseWith { trailer } => match &mut process.ring {
                 Some(ring) => ring.closing = ring.closing.and(trailer),
@@ -343,13 +339,9 @@ impl World {
 }
 
 /// A sum that is closed with this trailer.
-fn closed_with(data: Data, trailer: sardana_protocol::messages::Trailer) -> Data {
+fn closed_with(data: Data, trailer: Trailer) -> Data {
     match data {
-        Data::Sum(sum) => Data::Sum(model::Sum {
-            trailer,
-            gradients: Rc::clone(&sum.gradients),
-            ..sum
-        }),
+        Data::Sum(sum) => Data::Sum(model::Sum { trailer, ..sum }),
         Data::None | Data::State(_) => data,
     }
 }

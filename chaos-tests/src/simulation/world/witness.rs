@@ -7,7 +7,7 @@ use sardana_protocol::status::Stage;
 use sardana_protocol::words::{Generation, Step, WorkerId};
 
 use super::World;
-use crate::simulation::invariants::{Heirs, Violation};
+use crate::simulation::invariants::{Heirs, Held, Violation};
 
 impl World {
     /// The coordinator tells people something. `before`: where it stood when it began to think.
@@ -26,14 +26,12 @@ impl World {
                 let holder = self.holder_beyond(from, clock);
                 self.law.gives_up_state(from, holder)
             }
-            JobEvent::Waiting { need, .. } => {
-                if need == Need::Depots {
-                    let now = self.calendar.now();
-                    self.in_want.get_or_insert(now);
-                }
+            JobEvent::Waiting { need: Need::Depots, .. } => {
+                self.in_want.get_or_insert(self.calendar.now());
                 Ok(())
             }
-            JobEvent::Steps(_)
+            JobEvent::Waiting { .. }
+            | JobEvent::Steps(_)
             | JobEvent::Snapshot { .. }
             | JobEvent::Fenced { .. }
             | JobEvent::NotRecorded { .. }
@@ -42,37 +40,28 @@ impl World {
         self.require(held);
     }
 
-    fn told_of_worker(&mut self, event: &WorkerEvent, clock: Duration) -> Result<(), Violation> {
-        match event {
-            WorkerEvent::Lost {
-                worker, cause, stage, ..
-            } => {
-                self.law.loses(cause);
-                if self.liars.is_none() {
-                    self.law.honest_is_lost(*worker, cause)?;
-                }
-                match (cause, stage) {
-                    (Loss::Silent { .. }, Stage::Running) => self.law.silent(*worker, clock),
-                    _ => Ok(()),
-                }
+    fn told_of_worker(&mut self, event: &WorkerEvent, clock: Duration) -> Held {
+        if let WorkerEvent::Lost {
+            worker, cause, stage, ..
+        } = event
+        {
+            self.law.loses(cause);
+            if self.liars.is_none() {
+                self.law.honest_is_lost(*worker, cause)?;
             }
-            WorkerEvent::Leaving { worker, .. } => {
-                self.law.leaves(*worker, clock);
-                Ok(())
+            if matches!((cause, stage), (Loss::Silent { .. }, Stage::Running)) {
+                self.law.silent(*worker, clock)?;
             }
-            WorkerEvent::Left { worker, step } => {
-                let heirs = self.heirs_of(*worker);
-                self.law.let_go(*worker, *step, heirs, clock)
-            }
-            WorkerEvent::Joined { .. }
-            | WorkerEvent::CaughtUp { .. }
-            | WorkerEvent::JoinsAnew { .. }
-            | WorkerEvent::CoolsDown { .. }
-            | WorkerEvent::Held { .. } => Ok(()),
+        } else if let WorkerEvent::Leaving { worker, .. } = event {
+            self.law.leaves(*worker, clock);
+        } else if let WorkerEvent::Left { worker, step } = event {
+            let heirs = self.heirs_of(*worker);
+            self.law.let_go(*worker, *step, heirs, clock)?;
         }
+        Ok(())
     }
 
-    fn told_of_generation(&mut self, event: GenerationEvent, clock: Duration, before: Phases) -> Result<(), Violation> {
+    fn told_of_generation(&mut self, event: GenerationEvent, clock: Duration, before: Phases) -> Held {
         match event {
             GenerationEvent::Forming {
                 generation,
@@ -97,7 +86,7 @@ impl World {
             }
             GenerationEvent::Adopted { generation, members, .. } => {
                 self.law.seats(&members);
-                self.law.adopted(generation, self.coordinator.memory)?;
+                self.law.adopted(generation, self.coordinator.forgetful)?;
                 self.law.adopts_whole(generation, &members)
             }
             GenerationEvent::Resumed { .. } => {
@@ -108,31 +97,26 @@ impl World {
         }
     }
 
-    fn told_of_checkpoint(&mut self, event: &CheckpointEvent) -> Result<(), Violation> {
-        match event {
-            CheckpointEvent::Saved { key, hosts, wanted, .. } => {
-                self.counts.saved += u64::from(self.law.is_new(*key));
-                self.law.saved(*key, *hosts, *wanted)?;
-                return self.pieces_are_kept(*key);
-            }
-            CheckpointEvent::NotSaved { step, .. } => {
-                self.counts.not_saved += 1;
-                self.law.not_saved(*step);
-            }
-            CheckpointEvent::Resumes { key, .. } => {
-                self.counts.resumed += 1;
-                return self.law.resumes(*key);
-            }
-            CheckpointEvent::NotRestored { key, .. } => self.law.not_restored(*key),
-            CheckpointEvent::DepotCame { .. } | CheckpointEvent::DepotLost { .. } | CheckpointEvent::DepotRefused { .. } => {
-            }
+    fn told_of_checkpoint(&mut self, event: &CheckpointEvent) -> Held {
+        if let CheckpointEvent::Saved { key, hosts, wanted, .. } = event {
+            self.counts.checkpoints += u64::from(self.law.is_new(*key));
+            self.law.saved(*key, *hosts, *wanted)?;
+            self.pieces_are_kept(*key)?;
+        } else if let CheckpointEvent::NotSaved { step, .. } = event {
+            self.counts.checkpoints_given_up += 1;
+            self.law.not_saved(*step);
+        } else if let CheckpointEvent::Resumes { key, .. } = event {
+            self.counts.resumed_from_checkpoints += 1;
+            self.law.resumes(*key)?;
+        } else if let CheckpointEvent::NotRestored { key, .. } = event {
+            self.law.not_restored(*key);
         }
         Ok(())
     }
 
     /// The job fails: that is right only where all its checkpoints are gone; or, for a coordinator that has nothing written down of the
     /// job, those that it was told of. It cannot tell another job's store from a person's mistake, which is to be told at once.
-    fn fails(&mut self, reason: String) -> Result<(), Violation> {
+    fn fails(&mut self, reason: String) -> Held {
         if let Some(liars) = &mut self.liars {
             liars.failed = Some(reason);
             self.given_up = true;
@@ -152,12 +136,12 @@ impl World {
         self.law.excuse("a run is over since no checkpoint can be resumed from");
     }
 
-    fn begins_at(&mut self, step: Step) -> Result<(), Violation> {
+    fn begins_at(&mut self, step: Step) -> Held {
         let lost = step.next() < self.high;
         self.law.begins_at(step, lost)
     }
 
-    fn ends(&mut self, summary: Summary) -> Result<(), Violation> {
+    fn ends(&mut self, summary: Summary) -> Held {
         let step = summary.step;
         let held = self.law.ended(&summary, self.counts.gradients);
         self.done = Some(summary);
@@ -167,13 +151,7 @@ impl World {
     }
 
     /// A generation is formed, not switched to.
-    fn formed(
-        &mut self,
-        generation: Generation,
-        members: &[WorkerId],
-        clock: Duration,
-        before: Phases,
-    ) -> Result<(), Violation> {
+    fn formed(&mut self, generation: Generation, members: &[WorkerId], clock: Duration, before: Phases) -> Held {
         self.law.seats(members);
         let training = self.one_that_trains(members.iter().copied());
         self.law.all_have_halted(generation, training)?;
@@ -185,7 +163,7 @@ impl World {
     }
 
     /// A generation begins at this step, sooner or later.
-    fn begun(&mut self, generation: Generation, step: Step) -> Result<(), Violation> {
+    fn begun(&mut self, generation: Generation, step: Step) -> Held {
         self.counts.generations += 1;
         // The newest state is lost, whether the coordinator knows it or not.
         if step.next() < self.high {
@@ -234,11 +212,11 @@ impl World {
     }
 
     /// Every worker that takes part, as far as the coordinator knows, is at the last step.
-    fn all_ended(&mut self, last: Step) -> Result<(), Violation> {
+    fn all_ended(&mut self, last: Step) -> Held {
         let Some(machine) = &self.coordinator.machine else {
             return Ok(());
         };
-        let newest = self.law.newest();
+        let newest = self.law.newest;
         let behind = self.processes.iter().find(|(worker, process)| {
             let seated = process.ring_members().is_some_and(|(generation, _)| generation == newest);
             seated && machine.knows(**worker) && process.member.step() < last
