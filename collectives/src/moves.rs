@@ -18,17 +18,11 @@ pub struct RingPlace {
 
 /// One chunk over one hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RingMove {
-    /// The sum over some ranks; the receiver adds its own.
-    Partial {
-        /// The number of the chunk.
-        chunk: u32,
-    },
-    /// The sum over all ranks.
-    Sum {
-        /// The number of the chunk.
-        chunk: u32,
-    },
+pub struct RingMove {
+    /// The number of the chunk.
+    pub chunk: u32,
+    /// Whether it is the sum over all ranks; if not, it is over some, and the receiver adds its own.
+    pub whole: bool,
 }
 
 impl RingPlace {
@@ -78,8 +72,8 @@ fn moves(sender: u32, world_size: u32, chunks: u32) -> impl Iterator<Item = Ring
         // Rank numbers are below MAX_WORKERS, so the sum stays small; it keeps the difference above zero.
         (0..rounds).flat_map(move |round| segment((first + 2 * world_size - round) % world_size, world_size, chunks))
     };
-    let partials = segments(sender).map(|chunk| RingMove::Partial { chunk });
-    partials.chain(segments(sender + 1).map(|chunk| RingMove::Sum { chunk }))
+    let partials = segments(sender).map(|chunk| RingMove { chunk, whole: false });
+    partials.chain(segments(sender + 1).map(|chunk| RingMove { chunk, whole: true }))
 }
 
 /// The chunks of segment `index`; may be empty when there are fewer chunks than ranks.
@@ -126,17 +120,10 @@ mod tests {
                     moved = true;
                     let next = (rank + 1) % world;
                     assert_eq!(receives[next].next(), Some(sent));
-                    match sent {
-                        RingMove::Partial { chunk } => {
-                            assert!(value.insert(next), "each rank adds once");
-                            if value == all_ranks {
-                                assert!(sums[next].insert(chunk));
-                            }
-                        }
-                        RingMove::Sum { chunk } => {
-                            assert_eq!(value, all_ranks);
-                            assert!(sums[next].insert(chunk));
-                        }
+                    assert_eq!(sent.whole, value == all_ranks);
+                    assert!(sent.whole || value.insert(next), "each rank adds once");
+                    if value == all_ranks {
+                        assert!(sums[next].insert(sent.chunk));
                     }
                     ready[next].push_back(value);
                 }

@@ -90,18 +90,14 @@ fn measure(job: &Job, workers: u32, rounds: usize) -> Result<()> {
             saved.extend(every.saved);
         }
     }
-    let Spread { least, median, most } = Spread::of(&mut ratios);
-    println!(
-        "checkpoints/digits/{workers}-workers/steps per second: ratio min {least:.3}, median {median:.3}, max {most:.3}"
-    );
-    let Spread { least, median, most } = Spread::of(&mut busy);
-    println!(
-        "checkpoints/digits/{workers}-workers/steps per second of a processor: ratio min {least:.3}, median {median:.3}, max {most:.3}"
-    );
-    let Spread { least, median, most } = Spread::of(&mut saved);
-    println!(
-        "checkpoints/digits/{workers}-workers/snapshot to committed, ms: min {least:.1}, median {median:.1}, max {most:.1}"
-    );
+    for (what, values, digits) in [
+        ("steps per second: ratio", ratios, 3),
+        ("steps per second of a processor: ratio", busy, 3),
+        ("snapshot to committed, ms:", saved, 1),
+    ] {
+        let spread = timed::spread(values, digits);
+        println!("checkpoints/digits/{workers}-workers/{what} {spread}");
+    }
     Ok(())
 }
 
@@ -154,24 +150,5 @@ fn print(name: &str, run: &Run, steps: f64) {
     } = run.saves;
     if committed + given_up + merged > 0 {
         println!("      {committed} committed, {merged} merged, {given_up} given up, at most {largest_lag} steps behind");
-    }
-}
-
-/// How some values are spread.
-struct Spread {
-    least: f64,
-    median: f64,
-    most: f64,
-}
-
-impl Spread {
-    fn of(values: &mut [f64]) -> Self {
-        values.sort_by(f64::total_cmp);
-        let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
-        Self {
-            least: at(0),
-            median: at(values.len() / 2),
-            most: at(values.len().saturating_sub(1)),
-        }
     }
 }

@@ -50,10 +50,8 @@ fn main() -> Result<()> {
             );
         }
     }
-    for (name, mut ratios) in [("wall", wall), ("processor", busy)] {
-        ratios.sort_by(f64::total_cmp);
-        let (least, median, most) = (ratios[0], ratios[ratios.len() / 2], ratios[ratios.len() - 1]);
-        println!("overhead/digits/1-worker/{name}: ratio min {least:.4}, median {median:.4}, max {most:.4}");
+    for (name, ratios) in [("wall", wall), ("processor", busy)] {
+        println!("overhead/digits/1-worker/{name}: ratio {}", timed::spread(ratios, 4));
     }
     Ok(())
 }

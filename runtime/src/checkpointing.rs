@@ -46,9 +46,7 @@ impl Checkpointing {
         let mirror = Some(url);
         Self { mirror, ..self }
     }
-}
 
-impl Checkpointing {
     /// Opens the mirror, if there is to be one, and brings what is newer there.
     pub(crate) async fn begin(&self) -> Result<Option<Mirror>, MirroringError> {
         match &self.mirror {

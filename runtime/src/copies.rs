@@ -21,35 +21,25 @@ pub(crate) enum CopyError {
 
 /// The copies that are under way.
 pub(crate) struct Copies {
-    maker: Maker,
+    /// Whether each is made by a thread of its own; if not, by the one that begins it, before it goes on.
+    on_threads: bool,
     under_way: Vec<JoinHandle<Result<(), StateError>>>,
-}
-
-/// On which thread copies are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Maker {
-    /// A thread each.
-    Threads,
-    /// The thread that begins them, before it goes on.
-    Caller,
 }
 
 impl Copies {
     /// Copies that threads make.
     pub(crate) const fn on_threads() -> Self {
-        Self::made_by(Maker::Threads)
+        Self::made(true)
     }
 
     /// Copies that are made at once: where threads would come and go as no seed decides.
     pub(crate) const fn at_once() -> Self {
-        Self::made_by(Maker::Caller)
+        Self::made(false)
     }
 
-    const fn made_by(maker: Maker) -> Self {
-        Self {
-            maker,
-            under_way: Vec::new(),
-        }
+    const fn made(on_threads: bool) -> Self {
+        let under_way = Vec::new();
+        Self { on_threads, under_way }
     }
 
     /// Makes one more copy, and sends it. What `copy` has borrowed of the state it has dropped when it returns.
@@ -63,14 +53,12 @@ impl Copies {
             let _ = reply.send(copy()?);
             Ok(())
         };
-        match self.maker {
-            Maker::Threads => {
-                let thread = thread::Builder::new().name("snapshot".to_owned()).spawn(work);
-                self.under_way.push(thread.map_err(CopyError::Thread)?);
-                Ok(())
-            }
-            Maker::Caller => Ok(work()?),
+        if !self.on_threads {
+            return Ok(work()?);
         }
+        let thread = thread::Builder::new().name("snapshot".to_owned()).spawn(work);
+        self.under_way.push(thread.map_err(CopyError::Thread)?);
+        Ok(())
     }
 
     /// Waits for all copies.

@@ -310,10 +310,9 @@ impl Launched {
         if let (Event::Job(event), Some(keeping)) = (&event, &self.keeping) {
             keeping.note(event);
         }
-        if let Event::Job(
-            JobEvent::Generation(GenerationEvent::Forming { members, .. })
-            | JobEvent::Generation(GenerationEvent::Switched { members, .. }),
-        ) = &event
+        if let Event::Job(JobEvent::Generation(
+            GenerationEvent::Forming { members, .. } | GenerationEvent::Switched { members, .. },
+        )) = &event
         {
             self.agent.rank(members);
         }

@@ -2,32 +2,27 @@
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
+#[path = "mistakes/loopback.rs"]
+mod loopback;
 #[path = "cli/worker.rs"]
 mod worker;
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
 
 use sardana::operator::{Access, Doing, JobStatus, OperatorAnswer, OperatorRequest, ask, table};
 use sardana::worker::{Ended, ProcessError, serve};
-use sardana::{Balance, JobEvent, Stage, reference};
-use sardana_actors::agent::Bundle;
-use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past, Succession};
-use sardana_net::enrol::Registrar;
+use sardana::{JobEvent, Stage, reference};
+use sardana_actors::coordinator::Coordinator;
 use sardana_net::quic::{bind_stranger, connect};
 use sardana_net::trust::{Authority, PeerIdentity, Role};
-use sardana_protocol::words::{Incarnation, JobId, Step};
+use sardana_protocol::words::{JobId, Step};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-
-/// Nothing here takes long; whatever has not happened by then never will.
-const PATIENCE: Duration = Duration::from_secs(60);
+use loopback::{PATIENCE, bundle, coordinator};
 
 async fn status(access: &Access) -> JobStatus {
     match ask(access, &OperatorRequest::Status).await.unwrap() {
@@ -49,30 +44,10 @@ struct Job {
 
 async fn trained() -> Job {
     let authority = Arc::new(Authority::new(JobId::new([5; 16])).unwrap());
-    let config = CoordinatorConfig {
-        registrar: Arc::new(Registrar::new(Arc::clone(&authority))),
-        listen: LOOPBACK,
-        incarnation: Incarnation::new(1),
-        past: Past::None,
-        succession: Succession::Resume,
-        records: None,
-        min: 2,
-        expected: 2,
-        max: 8,
-        balance: Balance::default(),
-        saves: None,
-    };
-    let (coordinator, events) = coordinator::start(config).await.unwrap();
+    let (coordinator, events) = coordinator(&authority, 2).await;
     let (ended, outcomes) = channel();
     for id in 1..=2 {
-        let bundle = Bundle {
-            credentials: authority.issue(Role::Worker, id).unwrap(),
-            coordinator: coordinator.address().into(),
-            listen: LOOPBACK,
-            advertise: None,
-            tally: None,
-            memory: None,
-        };
+        let bundle = bundle(&coordinator, authority.issue(Role::Worker, id).unwrap());
         let ended = ended.clone();
         thread::spawn(move || ended.send(serve(bundle, &worker::job(), worker::build)));
     }

@@ -15,8 +15,6 @@
 //!
 //! A receiver knows every field of the frame that comes next, so it compares instead of believing.
 
-use std::fmt;
-
 use bytes::Bytes;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::HopId;
@@ -51,34 +49,40 @@ pub struct FrameHeader {
     pub payload_bytes: u32,
 }
 
-/// The kind of a payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The kind of a payload, and its number in a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 pub enum FrameKind {
     /// A chunk of the sum over some shards.
-    Running,
+    #[strum(to_string = "a running sum")]
+    Running = 1,
     /// A chunk of the sum over all shards.
-    Sum,
+    #[strum(to_string = "a finished sum")]
+    Sum = 2,
     /// The orders for the boundary.
-    Trailer,
+    #[strum(to_string = "a trailer")]
+    Trailer = 3,
 }
 
-/// One of a generation's two plans.
+/// One of a generation's two plans, and its number in a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanSlot {
     /// For the generation's first step, which may be a retry.
-    First,
+    First = 0,
     /// For every later step.
-    Steady,
+    Steady = 1,
 }
 
 /// A part of a header, in the order of comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum HeaderField {
     /// Format and version.
+    #[strum(to_string = "format")]
     Magic,
     /// The generation's incarnation.
     Incarnation,
     /// The generation's count.
+    #[strum(to_string = "generation count")]
     Count,
     /// The step.
     Step,
@@ -89,10 +93,13 @@ pub enum HeaderField {
     /// The kind of payload.
     Kind,
     /// The chunk number.
+    #[strum(to_string = "chunk number")]
     Chunk,
     /// The bytes of the payload.
+    #[strum(to_string = "payload length")]
     PayloadBytes,
     /// The zeros at the end.
+    #[strum(to_string = "reserved part")]
     Reserved,
 }
 
@@ -103,17 +110,11 @@ impl FrameHeader {
         Bytes::copy_from_slice(&self.array())
     }
 
-    /// Compares what came with what is expected, for a fuzzer.
+    /// Compares what came with what is expected.
     ///
     /// # Errors
     /// When they differ.
-    #[cfg(feature = "fuzzing")]
-    pub fn compare(&self, found: &[u8; HEADER_BYTES]) -> Result<(), LinkError> {
-        self.check(found)
-    }
-
-    /// Compares what came with what is expected.
-    pub(super) fn check(&self, found: &[u8; HEADER_BYTES]) -> Result<(), LinkError> {
+    pub fn check(&self, found: &[u8; HEADER_BYTES]) -> Result<(), LinkError> {
         let expected = self.array();
         if expected == *found {
             return Ok(());
@@ -130,13 +131,13 @@ impl FrameHeader {
     fn array(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.kind.code().to_le_bytes());
+        bytes[4..8].copy_from_slice(&(self.kind as u32).to_le_bytes());
         bytes[8..16].copy_from_slice(&self.generation.incarnation().get().to_le_bytes());
         bytes[16..24].copy_from_slice(&self.generation.count().to_le_bytes());
         bytes[24..32].copy_from_slice(&self.step.get().to_le_bytes());
         bytes[32..36].copy_from_slice(&self.chunk.to_le_bytes());
         bytes[36..40].copy_from_slice(&self.payload_bytes.to_le_bytes());
-        bytes[40..42].copy_from_slice(&self.plan.code().to_le_bytes());
+        bytes[40..42].copy_from_slice(&(self.plan as u16).to_le_bytes());
         bytes[42..44].copy_from_slice(&self.hop.to_le_bytes());
         bytes
     }
@@ -158,52 +159,6 @@ const FIELDS: [(HeaderField, usize, usize); 10] = [
 
 fn number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
-}
-
-impl FrameKind {
-    const fn code(self) -> u32 {
-        match self {
-            Self::Running => 1,
-            Self::Sum => 2,
-            Self::Trailer => 3,
-        }
-    }
-}
-
-impl PlanSlot {
-    const fn code(self) -> u16 {
-        match self {
-            Self::First => 0,
-            Self::Steady => 1,
-        }
-    }
-}
-
-impl fmt::Display for FrameKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Running => "a running sum",
-            Self::Sum => "a finished sum",
-            Self::Trailer => "a trailer",
-        })
-    }
-}
-
-impl fmt::Display for HeaderField {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Magic => "format",
-            Self::Incarnation => "incarnation",
-            Self::Count => "generation count",
-            Self::Step => "step",
-            Self::Plan => "plan",
-            Self::Hop => "hop",
-            Self::Kind => "kind",
-            Self::Chunk => "chunk number",
-            Self::PayloadBytes => "payload length",
-            Self::Reserved => "reserved part",
-        })
-    }
 }
 
 /// A trailer's payload.

@@ -101,11 +101,13 @@ async fn receive_all(
     for receipt in place.receives(layout.chunks()) {
         let chunk = chunk_of(receipt);
         let mut sum = from.receive(passage, chunk).await?;
-        match receipt {
-            RingMove::Partial { chunk } if !pieces.is_empty() => {
-                reduce::add(layout, layout.chunk(chunk), &mut sum, &local(passage, chunk, pieces));
-            }
-            RingMove::Partial { .. } | RingMove::Sum { .. } => {}
+        if !receipt.whole && !pieces.is_empty() {
+            reduce::add(
+                layout,
+                layout.chunk(chunk.index),
+                &mut sum,
+                &local(passage, chunk.index, pieces),
+            );
         }
         shared.store(passage, chunk.index, &sum);
         received.send_modify(|count| *count += 1);
@@ -134,19 +136,17 @@ async fn send_all(
             let _ = received.wait_for(|count| *count >= needed).await;
             shared.load(passage, chunk.index)
         };
-        match sending {
-            RingMove::Partial { .. } => to.pass(passage, chunk.index, payload).await?,
-            RingMove::Sum { .. } => to.send(passage, chunk, payload).await?,
+        if sending.whole {
+            to.send(passage, chunk, payload).await?;
+        } else {
+            to.pass(passage, chunk.index, payload).await?;
         }
     }
     Ok(())
 }
 
-const fn chunk_of(step: RingMove) -> Chunk {
-    match step {
-        RingMove::Partial { chunk } => Chunk::running(chunk),
-        RingMove::Sum { chunk } => Chunk::sum(chunk),
-    }
+const fn chunk_of(RingMove { chunk, whole }: RingMove) -> Chunk {
+    if whole { Chunk::sum(chunk) } else { Chunk::running(chunk) }
 }
 
 /// The sum over this rank's own gradients of one chunk; zeros for a spare.

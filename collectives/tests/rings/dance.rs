@@ -7,11 +7,10 @@ use std::time::Duration;
 use sardana_collectives::gradient::{GradientBuffer, WriteMode};
 use sardana_collectives::layout::Layout;
 use sardana_collectives::links::{self, LinkReceiver, LinkSender};
-use sardana_collectives::ring::{self, CompletedSum, RingConfig, RingError, RingInput, RingLinks};
+use sardana_collectives::ring::{self, CompletedSum, PlanLinks, RingConfig, RingError, RingInput, RingLinks};
 use sardana_protocol::job::Order;
 use sardana_protocol::messages::Trailer;
-use sardana_protocol::plan::Visit;
-use sardana_protocol::plan::{Hop, Part, Plan};
+use sardana_protocol::plan::{Part, Plan, Visit};
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, Step};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -174,24 +173,25 @@ pub(crate) fn retry(world: u32, shards: u32) -> Vec<Visit> {
 
 /// Makes a link for each hop of both plans.
 pub(crate) fn in_process_links(first: &Plan, steady: &Plan) -> Vec<RingLinks> {
-    make_links(first, steady, |_| links::in_process())
+    make_links(first, steady, links::in_process)
 }
+
+/// The links of one of a generation's two plans.
+type Slot = fn(&mut RingLinks) -> &mut PlanLinks;
 
 pub(crate) fn make_links(
     first: &Plan,
     steady: &Plan,
-    mut make: impl FnMut(&Hop) -> (LinkSender, LinkReceiver),
+    mut make: impl FnMut() -> (LinkSender, LinkReceiver),
 ) -> Vec<RingLinks> {
     let mut rings: Vec<RingLinks> = (0..first.parts().len()).map(|_| RingLinks::default()).collect();
-    for hop in first.hops() {
-        let (sender, receiver) = make(hop);
-        rings[hop.from.index()].first.outgoing.insert(hop.id, sender);
-        rings[hop.to.index()].first.incoming.insert(hop.id, receiver);
-    }
-    for hop in steady.hops() {
-        let (sender, receiver) = make(hop);
-        rings[hop.from.index()].steady.outgoing.insert(hop.id, sender);
-        rings[hop.to.index()].steady.incoming.insert(hop.id, receiver);
+    let slots: [(&Plan, Slot); 2] = [(first, |links| &mut links.first), (steady, |links| &mut links.steady)];
+    for (plan, slot) in slots {
+        for hop in plan.hops() {
+            let (sender, receiver) = make();
+            slot(&mut rings[hop.from.index()]).outgoing.insert(hop.id, sender);
+            slot(&mut rings[hop.to.index()]).incoming.insert(hop.id, receiver);
+        }
     }
     rings
 }
@@ -227,6 +227,19 @@ pub(crate) struct Dancer {
     pub(crate) inbox: UnboundedSender<RingInput>,
     pub(crate) completed: UnboundedReceiver<CompletedSum>,
     pub(crate) ring: JoinHandle<Result<(), RingError>>,
+}
+
+impl Dancer {
+    /// Hands over the gradient of these shards.
+    pub(crate) fn piece(&self, step: Step, shards: ShardRange, gradient: &Arc<GradientBuffer>) {
+        let gradient = Arc::clone(gradient);
+        self.inbox.send(RingInput::Piece { step, shards, gradient }).unwrap();
+    }
+
+    /// Begins a step, with room for its sum.
+    pub(crate) fn begin(&self, step: Step, into: GradientBuffer) {
+        self.inbox.send(RingInput::Begin { step, into }).unwrap();
+    }
 }
 
 pub(crate) fn start(config: RingConfig, links: RingLinks) -> Dancer {
@@ -326,24 +339,21 @@ async fn train(
     let mut sums = Vec::new();
     let mut into = Some(GradientBuffer::zeros(&layout));
     for (step, pieces) in steps.into_iter().zip(pieces) {
-        let begin = RingInput::Begin {
-            step,
-            into: into.take().unwrap(),
-        };
-        let piece = |(shards, gradient): &(ShardRange, Arc<GradientBuffer>)| RingInput::Piece {
-            step,
-            shards: *shards,
-            gradient: Arc::clone(gradient),
+        let room = into.take().unwrap();
+        let hand_over = || {
+            pieces
+                .iter()
+                .for_each(|(shards, gradient)| dancer.piece(step, *shards, gradient))
         };
         if stop_at == Some(step) {
             dancer.inbox.send(RingInput::CloseWith(Trailer::Stop)).unwrap();
         }
         if step.get() % 2 == 0 {
-            pieces.iter().for_each(|entry| dancer.inbox.send(piece(entry)).unwrap());
-            dancer.inbox.send(begin).unwrap();
+            hand_over();
+            dancer.begin(step, room);
         } else {
-            dancer.inbox.send(begin).unwrap();
-            pieces.iter().for_each(|entry| dancer.inbox.send(piece(entry)).unwrap());
+            dancer.begin(step, room);
+            hand_over();
         }
         let Some(done) = dancer.completed.recv().await else {
             panic!("the ring of {step} ended: {:?}", dancer.ring.await);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sardana_collectives::gradient::GradientBuffer;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, HeaderField, PlanSlot, TRAILER_BYTES, encode_trailer};
 use sardana_collectives::links::{self, LinkError, LinkReceiver, LinkSender};
-use sardana_collectives::ring::{Probe, RingError, RingInput, RingLinks, RingPoint};
+use sardana_collectives::ring::{Probe, RingError, RingLinks, RingPoint};
 use sardana_protocol::job::Order;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::Plan;
@@ -40,21 +40,8 @@ fn closer() -> Closer {
     let layout = layout();
     let dancer = start(config(1, &plan, &plan, &layout), own);
     let gradient = Arc::new(Gradient::draw(&layout, FIRST_STEP, 1).buffer(&layout));
-    dancer
-        .inbox
-        .send(RingInput::Begin {
-            step: FIRST_STEP,
-            into: GradientBuffer::zeros(&layout),
-        })
-        .unwrap();
-    dancer
-        .inbox
-        .send(RingInput::Piece {
-            step: FIRST_STEP,
-            shards: ShardRange::one(1),
-            gradient,
-        })
-        .unwrap();
+    dancer.begin(FIRST_STEP, GradientBuffer::zeros(&layout));
+    dancer.piece(FIRST_STEP, ShardRange::one(1), &gradient);
     Closer { dancer, running, sum }
 }
 
@@ -174,28 +161,13 @@ async fn an_abort_in_the_middle_lets_gradients_go_unchanged() {
     let two = start(config(2, &dance.steady, &dance.steady, &dance.layout), links.next().unwrap());
     let mut handed = Vec::new();
     for (rank, dancer) in [(0, &zero), (1, &one)] {
-        for shard in dance
-            .steady
-            .part(Rank::new(rank))
-            .unwrap()
-            .shards()
-            .into_iter()
-            .flat_map(ShardRange::iter)
-        {
+        let runs = dance.steady.part(Rank::new(rank)).unwrap().shards();
+        for shard in runs.into_iter().flat_map(ShardRange::iter) {
             let gradient = Arc::new(Gradient::draw(&dance.layout, FIRST_STEP, shard).buffer(&dance.layout));
-            let (step, shards) = (FIRST_STEP, ShardRange::one(shard));
-            dancer
-                .inbox
-                .send(RingInput::Piece {
-                    step,
-                    shards,
-                    gradient: Arc::clone(&gradient),
-                })
-                .unwrap();
+            dancer.piece(FIRST_STEP, ShardRange::one(shard), &gradient);
             handed.push((shard, gradient));
         }
-        let into = GradientBuffer::zeros(&dance.layout);
-        dancer.inbox.send(RingInput::Begin { step: FIRST_STEP, into }).unwrap();
+        dancer.begin(FIRST_STEP, GradientBuffer::zeros(&dance.layout));
     }
     let step = FIRST_STEP;
     for chunk in 0..3 {
@@ -232,8 +204,7 @@ async fn nothing_of_a_step_is_sent_before_it_begins() {
     let plan = two();
     let mut links = in_process_links(&plan, &plan);
     let mut other = links.remove(1);
-    let dancer = start(config(0, &plan, &plan, &layout), links.remove(0));
-    let mut completed = dancer.completed;
+    let mut dancer = start(config(0, &plan, &plan, &layout), links.remove(0));
     for (step, plan, mut ends) in [
         (FIRST_STEP, PlanSlot::First, other.first),
         (FIRST_STEP.next(), PlanSlot::Steady, std::mem::take(&mut other.steady)),
@@ -241,15 +212,7 @@ async fn nothing_of_a_step_is_sent_before_it_begins() {
         let (_, mut running) = ends.incoming.pop_first().unwrap();
         let (_, mut sum) = ends.outgoing.pop_first().unwrap();
         let gradient = Arc::new(Gradient::draw(&layout, step, 0).buffer(&layout));
-        let shards = ShardRange::one(0);
-        dancer
-            .inbox
-            .send(RingInput::Piece {
-                step,
-                shards,
-                gradient: Arc::clone(&gradient),
-            })
-            .unwrap();
+        dancer.piece(step, ShardRange::one(0), &gradient);
         let frame = |hop, kind, chunk| FrameHeader {
             step,
             plan,
@@ -270,14 +233,11 @@ async fn nothing_of_a_step_is_sent_before_it_begins() {
             (bytes, running)
         });
         settle().await;
-        assert!(!receiving.is_finished() && completed.is_empty(), "{step} has not begun");
-        dancer
-            .inbox
-            .send(RingInput::Begin {
-                step,
-                into: GradientBuffer::zeros(&layout),
-            })
-            .unwrap();
+        assert!(
+            !receiving.is_finished() && dancer.completed.is_empty(),
+            "{step} has not begun"
+        );
+        dancer.begin(step, GradientBuffer::zeros(&layout));
         let (bytes, _running) = patiently(receiving).await.unwrap();
         assert!(bytes == gradient.bytes(), "rank 0 passes its own gradient on");
         // The gradient alone stands for the sum.
@@ -286,13 +246,13 @@ async fn nothing_of_a_step_is_sent_before_it_begins() {
             sum.send(&frame(1, FrameKind::Sum, chunk), payload).await.unwrap();
         }
         settle().await;
-        assert!(completed.is_empty(), "a sum is complete with its trailer");
+        assert!(dancer.completed.is_empty(), "a sum is complete with its trailer");
         let trailer = FrameHeader {
             payload_bytes: TRAILER_BYTES,
             ..frame(1, FrameKind::Trailer, 0)
         };
         sum.send(&trailer, encode_trailer(Trailer::Continue)).await.unwrap();
-        let done = patiently(completed.recv()).await.unwrap();
+        let done = patiently(dancer.completed.recv()).await.unwrap();
         assert!(done.step == step && done.sum.bytes() == bytes);
     }
     drop(dancer.inbox);

@@ -1,15 +1,14 @@
 //! Links and rings over QUIC on loopback.
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{Connection, Endpoint, RecvStream, SendStream, VarInt};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use sardana_collectives::limits::CHUNK_BYTES;
-use sardana_collectives::links::frame::HeaderField;
+use sardana_collectives::links::frame::{FrameHeader, HeaderField};
 use sardana_collectives::links::{LinkError, LinkReceiver, LinkSender};
 use sardana_protocol::job::Order;
 use sardana_protocol::messages::Trailer;
@@ -72,6 +71,10 @@ impl Loopback {
     }
 }
 
+async fn received(receiver: &mut LinkReceiver, expected: &FrameHeader) -> Result<BytesMut, LinkError> {
+    patiently(receiver.receive(expected)).await
+}
+
 fn payload() -> Bytes {
     (0..CHUNK_BYTES).map(|byte| (byte % 251) as u8).collect()
 }
@@ -106,10 +109,8 @@ async fn a_sender_that_is_dropped_resets() {
     sender.send(&header(0, &payload), payload.clone()).await.unwrap();
     assert_eq!(patiently(receiver.receive(&header(0, &payload))).await.unwrap(), payload);
     drop(sender);
-    assert!(matches!(
-        patiently(receiver.receive(&header(1, &payload))).await,
-        Err(LinkError::Reset)
-    ));
+    let ended = received(&mut receiver, &header(1, &payload)).await;
+    assert!(matches!(ended, Err(LinkError::Reset)));
 }
 
 #[tokio::test]
@@ -119,10 +120,7 @@ async fn a_good_end_is_an_end_between_frames_and_within_one() {
     let expected = header(0, &payload);
     let (mut sender, mut receiver) = loopback.link().await;
     sender.finish();
-    assert!(matches!(
-        patiently(receiver.receive(&expected)).await,
-        Err(LinkError::Ended(_))
-    ));
+    assert!(matches!(received(&mut receiver, &expected).await, Err(LinkError::Ended(_))));
 
     let cut: Vec<u8> = [&expected.encode()[..], &payload[..1_000]].concat();
     for bytes in [&cut[..20], &cut] {
@@ -130,10 +128,7 @@ async fn a_good_end_is_an_end_between_frames_and_within_one() {
         sender.write_all(bytes).await.unwrap();
         sender.finish().unwrap();
         let mut receiver = LinkReceiver::quic(receiver);
-        assert!(matches!(
-            patiently(receiver.receive(&expected)).await,
-            Err(LinkError::Ended(_))
-        ));
+        assert!(matches!(received(&mut receiver, &expected).await, Err(LinkError::Ended(_))));
     }
 }
 
@@ -142,36 +137,30 @@ async fn a_wrong_header_is_refused_before_its_payload() {
     let loopback = loopback().await;
     let payload = payload();
     let expected = header(0, &payload);
-    let changes: [(HeaderField, HeaderChange); 3] = [
-        (HeaderField::Count, |header| header.generation = header.generation.next()),
-        (HeaderField::Step, |header| header.step = header.step.next()),
-        (HeaderField::PayloadBytes, |header| header.payload_bytes = u32::MAX),
-    ];
-    for (field, change) in changes {
+    let changed = |change: HeaderChange| {
         let mut wrong = expected;
         change(&mut wrong);
+        wrong.encode()
+    };
+    let wrong = [
+        (
+            HeaderField::Count,
+            changed(|header| header.generation = header.generation.next()),
+        ),
+        (HeaderField::Step, changed(|header| header.step = header.step.next())),
+        (HeaderField::PayloadBytes, changed(|header| header.payload_bytes = u32::MAX)),
+        (HeaderField::Magic, Bytes::from_static(&[0x5a; 48])),
+    ];
+    for (field, bytes) in wrong {
         let (mut sender, receiver) = loopback.stream().await;
         // No payload follows, so the answer cannot come from reading it.
-        sender.write_all(&wrong.encode()).await.unwrap();
-        let error = patiently(LinkReceiver::quic(receiver).receive(&expected)).await.unwrap_err();
+        sender.write_all(&bytes).await.unwrap();
+        let error = received(&mut LinkReceiver::quic(receiver), &expected).await.unwrap_err();
         assert!(
             matches!(error, LinkError::Unexpected { field: found, .. } if found == field),
             "{error}"
         );
     }
-    let (mut sender, receiver) = loopback.stream().await;
-    sender.write_all(&[0x5a; 48]).await.unwrap();
-    let error = patiently(LinkReceiver::quic(receiver).receive(&expected)).await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            LinkError::Unexpected {
-                field: HeaderField::Magic,
-                ..
-            }
-        ),
-        "{error}"
-    );
 }
 
 #[tokio::test]
@@ -191,10 +180,8 @@ async fn a_peer_that_stops_or_is_lost_is_told() {
 
     let (_sender, mut receiver) = loopback.link().await;
     loopback.client.close(VarInt::from_u32(0), b"gone");
-    assert!(matches!(
-        patiently(receiver.receive(&header(0, &payload))).await,
-        Err(LinkError::Lost(_))
-    ));
+    let ended = received(&mut receiver, &header(0, &payload)).await;
+    assert!(matches!(ended, Err(LinkError::Lost(_))));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -203,12 +190,11 @@ async fn rings_over_quic_sum_like_one_machine() {
     for order in [Order::Exact, Order::Fast] {
         let dance = Dance::new(order, 3, 8);
         let loopback = loopback().await;
-        let mut links = BTreeMap::new();
-        let hops = dance.first.hops().len() + dance.steady.hops().len();
-        for index in 0..hops {
-            links.insert(index, loopback.link().await);
+        let mut links = Vec::new();
+        for _hop in dance.first.hops().iter().chain(dance.steady.hops()) {
+            links.push(loopback.link().await);
         }
-        let links = make_links(&dance.first, &dance.steady, |_| links.pop_first().unwrap().1);
+        let links = make_links(&dance.first, &dance.steady, || links.pop().unwrap());
         let sums = dance.run(links, STEPS, true).await;
         for (ranks, step) in sums.iter().zip(FIRST_STEP.get()..) {
             assert!(ranks.iter().all(|other| other == &ranks[0]));

@@ -152,6 +152,14 @@ pub(crate) fn mean_of(folder: &Path, workers: u32) -> Result<Took> {
     })
 }
 
+/// How some values are spread, with so many digits.
+pub(crate) fn spread(mut values: Vec<f64>, digits: usize) -> String {
+    values.sort_by(f64::total_cmp);
+    let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+    let (least, median, most) = (at(0), at(values.len() / 2), at(values.len().saturating_sub(1)));
+    format!("min {least:.digits$}, median {median:.digits$}, max {most:.digits$}")
+}
+
 /// Three numbers.
 pub(crate) fn parse(text: &str) -> Option<Took> {
     let mut numbers = text.split_whitespace().map(str::parse);

@@ -93,8 +93,7 @@ impl Directory {
             PathKind::Ours => Self::enter(path),
             PathKind::Nothing => Err(OpenError::Missing(path.to_owned())),
             PathKind::Empty => Err(not_ours(path, "an empty one")),
-            PathKind::Other => Err(not_ours(path, "one with other things in it")),
-            PathKind::File => Err(not_ours(path, "a file")),
+            PathKind::Other(found) => Err(not_ours(path, found)),
         }
     }
 
@@ -112,8 +111,7 @@ impl Directory {
                 }
                 Ok(directory)
             }
-            PathKind::Other => Err(not_ours(path, "one with other things in it")),
-            PathKind::File => Err(not_ours(path, "a file")),
+            PathKind::Other(found) => Err(not_ours(path, found)),
         }
     }
 
@@ -247,8 +245,8 @@ enum PathKind {
     Ours,
     Nothing,
     Empty,
-    Other,
-    File,
+    /// Something else, in words.
+    Other(&'static str),
 }
 
 fn look(path: &Path) -> Result<PathKind, OpenError> {
@@ -259,7 +257,7 @@ fn look(path: &Path) -> Result<PathKind, OpenError> {
     match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(PathKind::Nothing),
         Err(error) => return Err(system(error)),
-        Ok(found) if !found.is_dir() => return Ok(PathKind::File),
+        Ok(found) if !found.is_dir() => return Ok(PathKind::Other("a file")),
         Ok(_) => {}
     }
     let read_only = |error: rustix::io::Errno| OpenError::ReadOnly {
@@ -276,7 +274,7 @@ fn look(path: &Path) -> Result<PathKind, OpenError> {
     for entry in fs::read_dir(path).map_err(system)? {
         // Which depot it is may be said before there is anything to keep.
         if entry.map_err(system)?.file_name() != DEPOT_FILE {
-            return Ok(PathKind::Other);
+            return Ok(PathKind::Other("one with other things in it"));
         }
     }
     Ok(PathKind::Empty)

@@ -63,10 +63,7 @@ pub struct Pruned {
 
 /// A checkpoint with pieces on other hosts is not: those may never have had it, since a job died while it was committed.
 fn is_complete(entry: &Entry) -> bool {
-    match entry.completeness {
-        Completeness::Whole => true,
-        Completeness::Spread { .. } | Completeness::Harmed(_) => false,
-    }
+    entry.completeness == Completeness::Whole
 }
 
 impl Checkpoints {

@@ -206,6 +206,8 @@ impl CounterRng {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -230,35 +232,17 @@ mod tests {
 
     #[test]
     fn domains_never_share_a_counter() {
-        let mut counters = std::collections::BTreeSet::new();
-        let mut count = 0;
+        let mut domains = Vec::new();
         for number in [0, 1, u32::MAX] {
-            count += 2;
-            counters.insert(Domain::Weights { tensor: number }.counter());
-            counters.insert(Domain::User { stream: number }.counter());
+            domains.extend([Domain::Weights { tensor: number }, Domain::User { stream: number }]);
             for time in [0, 1, 1 << 32, (1 << STEP_BITS) - 1] {
-                count += 1;
-                counters.insert(
-                    Domain::DataOrder {
-                        epoch: time,
-                        round: number,
-                    }
-                    .counter(),
-                );
-                for shard in [0, 1, MAX_SHARDS - 1] {
-                    count += 1;
-                    counters.insert(
-                        Domain::Shard {
-                            step: time,
-                            shard,
-                            stream: number,
-                        }
-                        .counter(),
-                    );
-                }
+                let (epoch, round, step, stream) = (time, number, time, number);
+                domains.push(Domain::DataOrder { epoch, round });
+                domains.extend([0, 1, MAX_SHARDS - 1].map(|shard| Domain::Shard { step, shard, stream }));
             }
         }
-        assert_eq!(counters.len(), count);
+        let counters: BTreeSet<_> = domains.iter().map(|domain| domain.counter()).collect();
+        assert_eq!(counters.len(), domains.len());
     }
 
     #[test]

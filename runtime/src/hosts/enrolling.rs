@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+pub use sardana_net::enrol::enrol_kept;
 use sardana_net::enrol::{self, EnrolError, Enrolled, JoinFile, Keyring, KeyringError, Moment};
 use sardana_net::trust::{Role, RotatingCredentials};
 use sardana_net::whereabouts::Whereabouts;
@@ -19,17 +20,6 @@ use sardana_net::whereabouts::Whereabouts;
 pub async fn enrol(path: &Path, role: Role) -> Result<Enrolled, EnrolError> {
     let join = JoinFile::read(path, Moment::of(SystemTime::now()))?;
     enrol::enrol(&join, role).await
-}
-
-/// Has credentials of `role` by the join file at `path`, with what `keyring` has of it: one file serves its holder, this user on this host,
-/// until it expires, and counts as used once.
-///
-/// Must be called inside a tokio runtime.
-///
-/// # Errors
-/// When the file or the keyring cannot be used, the coordinator is not there, or it refuses; the message says what to do.
-pub async fn enrol_kept(path: &Path, role: Role, keyring: &Keyring) -> Result<Enrolled, EnrolError> {
-    enrol::enrol_kept(path, role, keyring).await
 }
 
 /// Why there is no keyring.

@@ -3,7 +3,8 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 
-use super::site::{Site, WEIGHT, copy_folder, has, hash, state};
+use super::program::has;
+use super::site::{Site, WEIGHT, copy_folder, hash, state};
 
 #[test]
 fn whole_ones_are_told_with_the_hash_of_their_state() {
@@ -20,7 +21,6 @@ fn a_flipped_bit_is_found_and_only_what_needs_it_cannot_be_used() {
     site.flip("a", &20_u64.to_le_bytes());
     let said = site.fails(
         "verify a",
-        1,
         &[
             "1 not",
             "segments/00000000.seg at",
@@ -36,15 +36,10 @@ fn a_flipped_bit_is_found_and_only_what_needs_it_cannot_be_used() {
     assert_eq!(said.matches(": not usable").count(), 1, "{said}");
     // A bit that all checkpoints need.
     site.flip("a", &state(10)[0].1[..256]);
-    let said = site.fails(
-        "verify a",
-        1,
-        &["3 of 3 checkpoints cannot be used; none of them can be used"],
-    );
+    let said = site.fails("verify a", &["3 of 3 checkpoints cannot be used; none of them can be used"]);
     has(&said, &["bytes 0..1048576 of tensor \"layer.weight\""]);
     let said = site.fails(
         "verify a --also b",
-        1,
         &["every checkpoint can be read from the directories given", "--heal"],
     );
     assert_eq!(said.matches(": whole, state").count(), 3, "{said}");
@@ -55,9 +50,9 @@ fn damages_are_healed_from_another_directory() {
     let site = Site::with(&[10, 20]);
     copy_folder(&site.path("a"), &site.path("b"));
     site.flip("a", &20_u64.to_le_bytes());
-    site.fails("verify a --heal", 1, &["0 pieces written anew; 1 piece in no directory"]);
-    has(
-        &site.done("verify a --also b --heal"),
+    site.fails("verify a --heal", &["0 pieces written anew; 1 piece in no directory"]);
+    site.says(
+        "verify a --also b --heal",
         &["1 piece written anew; 0 pieces in no directory", ": whole, state"],
     );
     site.done("verify a");
@@ -74,7 +69,6 @@ fn a_segment_that_was_cut_or_is_gone_takes_what_was_in_it() {
     file.set_len(WEIGHT as u64).unwrap();
     site.fails(
         "verify a",
-        1,
         &[
             "00000000.seg: expected",
             "found 263144",
@@ -83,16 +77,15 @@ fn a_segment_that_was_cut_or_is_gone_takes_what_was_in_it() {
             "2 of 2 checkpoints cannot be used",
         ],
     );
-    has(&site.done("list a"), &["of its pieces are missing or damaged"]);
+    site.says("list a", &["of its pieces are missing or damaged"]);
     site.fails(
         "export a newest --out x",
-        1,
         &["none of its checkpoints can be used", "s20", "s10"],
     );
     fs::remove_file(site.segments("c").remove(0)).unwrap();
-    site.fails("verify c", 1, &["00000000.seg: it is gone", "2 of 2 checkpoints"]);
-    has(&site.done("verify c --also b --heal"), &[": whole, state"]);
-    has(&site.done("verify c"), &[": whole, state"]);
+    site.fails("verify c", &["00000000.seg: it is gone", "2 of 2 checkpoints"]);
+    site.says("verify c --also b --heal", &[": whole, state"]);
+    site.says("verify c", &[": whole, state"]);
 }
 
 #[test]
@@ -103,7 +96,6 @@ fn manifests_that_are_gone_or_damaged_are_missed() {
     manifest.write_all_at(b"x", 100).unwrap();
     let said = site.fails(
         "verify a",
-        1,
         &[
             "s30",
             "its file is gone",
@@ -122,7 +114,6 @@ fn manifests_that_are_gone_or_damaged_are_missed() {
     assert_eq!(site.json("show a newest")["step"], 20);
     site.fails(
         "show a 30",
-        1,
         &["s30", "its file is gone", "commit it again from another holder, or delete it"],
     );
     site.done("export a newest --out x");
@@ -132,8 +123,8 @@ fn manifests_that_are_gone_or_damaged_are_missed() {
 fn an_index_that_is_gone_is_made_anew_without_a_loss() {
     let site = Site::with(&[10, 20]);
     fs::remove_dir_all(site.path("a/catalogue")).unwrap();
-    has(&site.done("verify a"), &[": whole, state"]);
+    site.says("verify a", &[": whole, state"]);
     fs::remove_file(site.path("a/format")).unwrap();
-    has(&site.done("verify a"), &[": whole, state"]);
+    site.says("verify a", &[": whole, state"]);
     assert_eq!(site.json("list a")["checkpoints"].as_array().unwrap().len(), 2);
 }

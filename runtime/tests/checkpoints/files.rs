@@ -6,13 +6,15 @@ use std::os::unix::fs::PermissionsExt;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView, serialize};
 
-use super::site::{Site, has, hash, state};
+use super::site::{Site, hash, state};
 
 #[test]
 fn an_exported_file_has_the_bytes_that_were_saved() {
     let site = Site::with(&[10, 20]);
-    let said = site.done("export a newest --out out.safetensors");
-    has(&said, &["exported s20", "4 tensors", &hash(20, &state(20)).to_string()]);
+    site.says(
+        "export a newest --out out.safetensors",
+        &["exported s20", "4 tensors", &hash(20, &state(20)).to_string()],
+    );
     let bytes = fs::read(site.path("out.safetensors")).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
     assert_eq!(file.len(), 4);
@@ -44,17 +46,15 @@ fn an_exported_file_has_the_bytes_that_were_saved() {
 fn a_file_that_is_there_is_not_replaced_and_a_failed_export_leaves_none() {
     let site = Site::with(&[10]);
     fs::write(site.path("mine"), "mine").unwrap();
-    site.fails("export a newest --out mine", 1, &["mine is there already", "another path"]);
+    site.fails("export a newest --out mine", &["mine is there already", "another path"]);
     assert_eq!(fs::read(site.path("mine")).unwrap(), b"mine");
     site.fails(
         "export a newest --out no/where",
-        1,
         &["no/where", "see whether the path is right"],
     );
     site.flip("a", &10_u64.to_le_bytes());
     site.fails(
         "export a 10 --out out",
-        1,
         &[
             "s10",
             "was not exported",
@@ -76,13 +76,13 @@ fn an_exported_state_comes_back_as_it_was() {
     site.done("export a newest --out out.safetensors");
     // As it is there already, nothing is added.
     let before = site.json("list a");
-    has(
-        &site.done("import a out.safetensors --like 10"),
+    site.says(
+        "import a out.safetensors --like 10",
         &["imported out.safetensors as s10", "as it was exported"],
     );
     assert_eq!(site.json("list a")["pieces"], before["pieces"]);
-    has(
-        &site.done("import b out.safetensors --like newest --like-dir a"),
+    site.says(
+        "import b out.safetensors --like newest --like-dir a",
         &["imported out.safetensors as s10", "as it was exported"],
     );
     site.done("verify b");
@@ -134,14 +134,15 @@ fn write(site: &Site, name: &str, step: u64, change: impl Fn(&str, &mut Dtype, &
 fn a_state_of_another_program_is_a_checkpoint_of_the_step_that_is_given() {
     let site = Site::with(&[10]);
     write(&site, "other", 31, |_, _, _| true);
-    site.fails("import a other --like newest", 1, &["does not say of which step", "--step"]);
+    site.fails("import a other --like newest", &["does not say of which step", "--step"]);
     site.fails(
         "import a other --like newest --step 10",
-        1,
         &["expected a step of which there is no checkpoint here", "s10", "--like-dir"],
     );
-    let said = site.done("import a other --like newest --step 31");
-    has(&said, &["as s31", &hash(31, &state(31)).to_string()]);
+    site.says(
+        "import a other --like newest --step 31",
+        &["as s31", &hash(31, &state(31)).to_string()],
+    );
     let shown = site.json("show a newest");
     assert_eq!(shown["snapshot"], "g2.5@s31");
     assert_eq!(shown["depots"], serde_json::json!([site.depot("a").to_string()]));
@@ -154,7 +155,6 @@ fn tensors_that_differ_are_named() {
     write(&site, "fewer", 10, |name, _, _| name != "mean");
     site.fails(
         "import a fewer --like newest --step 11",
-        1,
         &["1 differences", "\"mean\" is missing", "same names, dtypes and shapes"],
     );
     write(&site, "shape", 10, |name, dtype, shape| {
@@ -168,7 +168,6 @@ fn tensors_that_differ_are_named() {
     });
     site.fails(
         "import a shape --like newest --step 11",
-        1,
         &[
             "2 differences",
             "\"mean\": expected f64[3, 1], found f64[1, 3]",
@@ -179,7 +178,6 @@ fn tensors_that_differ_are_named() {
     fs::write(site.path("else"), serialize(views, None).unwrap()).unwrap();
     site.fails(
         "import a else --like newest --step 11",
-        1,
         &["5 differences", "\"one\" is one too many"],
     );
     assert_eq!(site.json("list a")["checkpoints"].as_array().unwrap().len(), 1);
@@ -210,15 +208,13 @@ fn files_of_other_kinds_are_refused() {
         fs::write(site.path(name), bytes).unwrap();
         site.fails(
             &format!("import a {name} --like newest"),
-            1,
             &[name, "expected a safetensors file", words],
         );
     }
     site.fails(
         "import a nowhere --like newest",
-        1,
         &["nowhere", "see whether the path is right"],
     );
-    site.fails("import a a --like newest", 1, &["something that is no file"]);
-    site.fails("import a whole --like 99", 1, &["\"99\""]);
+    site.fails("import a a --like newest", &["something that is no file"]);
+    site.fails("import a whole --like 99", &["\"99\""]);
 }

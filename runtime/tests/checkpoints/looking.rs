@@ -1,6 +1,7 @@
 //! What list and show say of whole checkpoints.
 
-use super::site::{Site, WEIGHT, has, hash, state};
+use super::program::has;
+use super::site::{Site, WEIGHT, hash, state};
 
 #[test]
 fn a_list_says_what_each_checkpoint_needs_alone_and_with_others() {
@@ -22,9 +23,8 @@ fn a_list_says_what_each_checkpoint_needs_alone_and_with_others() {
         assert!(entry["age_seconds"].as_u64().is_some());
     }
     assert_eq!(listing["pieces"], 2 + 3 * 3);
-    let text = site.done("list a");
-    has(
-        &text,
+    site.says(
+        "list a",
         &[
             "STEP",
             "SHARED",
@@ -61,9 +61,8 @@ fn everything_that_a_checkpoint_says_is_shown() {
         (&tensors[3]["dtype"], &tensors[3]["shape"]),
         (&"u64".into(), &serde_json::json!([]))
     );
-    let text = site.done("show a");
-    has(
-        &text,
+    let text = site.says(
+        "show a",
         &[
             "digits",
             "s20 of s1000",
@@ -93,8 +92,8 @@ fn a_checkpoint_is_named_by_its_step_or_the_beginning_of_its_id() {
     for name in ["s10", &id, &id[..12], &id[..6].to_uppercase()] {
         assert_eq!(site.json(&format!("show a {name}"))["id"], id.as_str(), "{name}");
     }
-    site.fails("show a 11", 1, &["\"11\"", "s20", "s10", "`newest`"]);
-    site.fails(&format!("show a {}", &id[..5]), 1, &["expected a checkpoint"]);
+    site.fails("show a 11", &["\"11\"", "s20", "s10", "`newest`"]);
+    site.fails(&format!("show a {}", &id[..5]), &["expected a checkpoint"]);
 }
 
 #[test]
@@ -105,14 +104,14 @@ fn two_checkpoints_of_a_step_are_told_apart_by_their_ids() {
     // The same step in another directory, with other contents.
     site.done("import c s11.safetensors --like 10 --like-dir a --step 10");
     site.done("copy c a 10");
-    let said = site.fails("show a 10", 1, &["\"10\" may mean any of", "give more of the id"]);
+    let said = site.fails("show a 10", &["\"10\" may mean any of", "give more of the id"]);
     assert_eq!(said.matches("s10 (").count(), 2, "{said}");
 }
 
 #[test]
 fn a_directory_without_checkpoints_says_so() {
     let site = Site::with(&[]);
-    has(&site.done("list a"), &["0 checkpoints; 0 pieces"]);
+    site.says("list a", &["0 checkpoints; 0 pieces"]);
     site.done("verify a");
     for line in [
         "show a",
@@ -121,6 +120,6 @@ fn a_directory_without_checkpoints_says_so() {
         "copy a b",
         "import a x --like newest",
     ] {
-        site.fails(line, 1, &["there are no checkpoints in it yet"]);
+        site.fails(line, &["there are no checkpoints in it yet"]);
     }
 }

@@ -7,6 +7,9 @@ mod damaged;
 mod files;
 mod looking;
 mod mistakes;
+#[path = "../cli/program.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod program;
 mod pruning;
 mod python;
 mod site;

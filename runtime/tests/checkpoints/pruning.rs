@@ -5,7 +5,7 @@ use std::fs;
 use sardana_protocol::limits::PIECE_BYTES;
 use sardana_storage::store::{PinId, Store};
 
-use super::site::{Site, copy_folder, has, save, state};
+use super::site::{Site, copy_folder, save, state};
 
 fn steps(site: &Site) -> Vec<u64> {
     let listing = site.json("list a");
@@ -17,28 +17,24 @@ fn steps(site: &Site) -> Vec<u64> {
 fn old_checkpoints_go_and_their_room_with_them() {
     let site = Site::with(&[10, 20, 30, 40, 50]);
     copy_folder(&site.path("a"), &site.path("b"));
-    let said = site.done("prune a --keep last=2,every=30 --dry-run");
     // 10 and 30 are the first of their multiples.
-    has(
-        &said,
+    site.says(
+        "prune a --keep last=2,every=30 --dry-run",
         &["would delete s20", "would delete 1 checkpoint, which alone need 3.94 KiB"],
     );
     assert_eq!(steps(&site), [10, 20, 30, 40, 50]);
-    has(
-        &site.done("prune a --keep last=2,every=30"),
+    site.says(
+        "prune a --keep last=2,every=30",
         &["deleted s20", "deleted 1 checkpoint; 3 pieces let go of"],
     );
     assert_eq!(steps(&site), [10, 30, 40, 50]);
-    has(
-        &site.done("prune a --keep last=1"),
-        &["deleted 3 checkpoints; 9 pieces let go of"],
-    );
+    site.says("prune a --keep last=1", &["deleted 3 checkpoints; 9 pieces let go of"]);
     assert_eq!(steps(&site), [50]);
     site.done("verify a");
     assert_eq!(site.json("list a")["pieces"], 5);
-    has(&site.done("prune a --keep last=1"), &["deleted 0 checkpoints; 0 pieces"]);
+    site.says("prune a --keep last=1", &["deleted 0 checkpoints; 0 pieces"]);
     // It stays deleted, wherever a copy comes from.
-    site.fails("copy b a 10", 1, &["s10", "was deleted here"]);
+    site.fails("copy b a 10", &["s10", "was deleted here"]);
 }
 
 #[test]
@@ -46,15 +42,13 @@ fn the_newest_complete_one_stays_and_what_is_not_complete_does_not_count() {
     let site = Site::with(&[10, 20, 30]);
     site.fails(
         "prune a --delete 30",
-        1,
         &["s30", "the newest complete checkpoint and is never deleted"],
     );
     // The only piece that the last one has alone.
     site.flip("a", &30_u64.to_le_bytes());
-    has(&site.done("list a"), &["whole"]);
-    let said = site.done("prune a --keep last=1");
-    has(
-        &said,
+    site.says("list a", &["whole"]);
+    site.says(
+        "prune a --keep last=1",
         &[
             "s30",
             "is left alone, since it is not complete",
@@ -63,8 +57,8 @@ fn the_newest_complete_one_stays_and_what_is_not_complete_does_not_count() {
         ],
     );
     assert_eq!(steps(&site), [20, 30]);
-    site.fails("prune a --delete 20", 1, &["s20", "never deleted"]);
-    has(&site.done("prune a --delete 30"), &["deleted s30"]);
+    site.fails("prune a --delete 20", &["s20", "never deleted"]);
+    site.says("prune a --delete 30", &["deleted s30"]);
     site.done("verify a");
 }
 
@@ -76,13 +70,12 @@ fn nothing_is_deleted_while_it_is_not_known_what_another_one_needs() {
     fs::remove_file(&manifest).unwrap();
     let said = site.fails(
         "prune a --keep last=1",
-        1,
         &["which pieces checkpoint s20", "its file is gone", "--delete"],
     );
     assert!(said.contains(&id), "{said}");
     assert_eq!(steps(&site), [10, 20, 30]);
-    has(
-        &site.done(&format!("prune a --keep last=1 --delete {id}")),
+    site.says(
+        &format!("prune a --keep last=1 --delete {id}"),
         &["deleted s10", "deleted s20"],
     );
     assert_eq!(steps(&site), [30]);
@@ -100,14 +93,14 @@ fn what_only_this_host_has_committed_takes_no_other_ones_place() {
     drop(store);
     // What the other hosts have is not known here.
     let on_others = "on other hosts; name their directories with --also";
-    has(
-        &site.done("prune a --keep last=1"),
+    site.says(
+        "prune a --keep last=1",
         &["s10", "s20", "s30", "left alone", on_others, "deleted 0 checkpoints"],
     );
     assert_eq!(steps(&site), [10, 20, 30]);
-    site.fails("prune a --delete 30", 1, &["s30", on_others]);
-    has(
-        &site.done("prune a --keep last=1 --also b --dry-run"),
+    site.fails("prune a --delete 30", &["s30", on_others]);
+    site.says(
+        "prune a --keep last=1 --also b --dry-run",
         &[
             "s30",
             "in none of the directories",
@@ -123,8 +116,8 @@ fn what_only_this_host_has_committed_takes_no_other_ones_place() {
     }
     store.sync().unwrap();
     drop(store);
-    has(
-        &site.done("prune a --keep last=1 --also b"),
+    site.says(
+        "prune a --keep last=1 --also b",
         &[
             "s30",
             "left alone",
@@ -135,11 +128,8 @@ fn what_only_this_host_has_committed_takes_no_other_ones_place() {
     );
     assert_eq!(steps(&site), [20, 30]);
     // What is left of it on the other host goes too, as soon as that is pruned.
-    has(
-        &site.done("prune b --keep last=1 --also a"),
-        &["deleted s10", "deleted 1 checkpoint"],
-    );
-    site.fails("prune a --delete 20 --also b", 1, &["s20", "never deleted"]);
-    has(&site.done("prune a --delete 30 --also b"), &["deleted s30"]);
+    site.says("prune b --keep last=1 --also a", &["deleted s10", "deleted 1 checkpoint"]);
+    site.fails("prune a --delete 20 --also b", &["s20", "never deleted"]);
+    site.says("prune a --delete 30 --also b", &["deleted s30"]);
     site.done("verify a --also b");
 }

@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use super::site::{Site, has, state};
+use super::program::has;
+use super::site::{Site, state};
 
 /// Reads `a.safetensors`, says what is in it, and writes `b.safetensors` with a change.
 const SCRIPT: &str = r#"
@@ -54,7 +55,7 @@ fn python_reads_what_is_exported_and_what_it_writes_is_imported() {
             &format!("layer.weight float32 (263144,) {sum:?}"),
         ],
     );
-    has(&site.done("import a b.safetensors --like newest"), &["as s21"]);
+    site.says("import a b.safetensors --like newest", &["as s21"]);
     site.done("verify a");
     site.done("export a 21 --out c.safetensors");
     let bytes = std::fs::read(site.path("c.safetensors")).unwrap();

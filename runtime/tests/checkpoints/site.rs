@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use sardana_actors::depot::identity;
 use sardana_protocol::checkpoint::placement::homes;
@@ -18,6 +18,8 @@ use sardana_protocol::words::{Generation, Incarnation, JobId, Step};
 use sardana_storage::manifest;
 use sardana_storage::store::{MANIFESTS_FOLDER, PinId, SEGMENTS_FOLDER, Store};
 use tempfile::TempDir;
+
+use super::program::{has, said, sardana};
 
 /// A tensor of more than one piece, the first of which no step changes.
 pub(crate) const WEIGHT: usize = PIECE_BYTES / 4 + 1_000;
@@ -181,38 +183,39 @@ impl Site {
         path
     }
 
-    /// `sardana checkpoints` with these arguments, in the site's folder.
+    /// `sardana checkpoints` with these arguments, in the site's folder; `@m` is the mirror `m` there, as a URL.
     pub(crate) fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sardana"));
+        let line = line.replace('@', &format!("file://{}/", self.0.path().display()));
+        let mut command = sardana(&format!("checkpoints {line}"));
+        command.current_dir(self.0.path());
         command
-            .arg("checkpoints")
-            .args(line.split_whitespace())
-            .current_dir(self.0.path());
-        command
-            .stdin(Stdio::null())
-            .env("RUST_LOG", "error")
-            .env_remove("RUST_BACKTRACE");
-        command
-    }
-
-    /// What it prints, and then what it says on standard error, when it ends with this code.
-    fn said(&self, line: &str, code: i32) -> [String; 2] {
-        let output = self.command(line).output().unwrap();
-        let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-        assert!(!err.contains("panicked"), "{line}: {err}");
-        assert_eq!(output.status.code(), Some(code), "{line}: {out}{err}");
-        [out, err]
     }
 
     /// What it prints when it does what it should.
     pub(crate) fn done(&self, line: &str) -> String {
-        let [out, _] = self.said(line, 0);
+        let [out, _] = said(&mut self.command(line), 0);
         out
     }
 
-    /// What it prints, and why it fails: the exit code must be this one, and the words in what it says.
-    pub(crate) fn fails(&self, line: &str, code: i32, words: &[&str]) -> String {
-        let said = self.said(line, code).concat();
+    /// The same, and these words must be in it.
+    pub(crate) fn says(&self, line: &str, words: &[&str]) -> String {
+        let out = self.done(line);
+        has(&out, words);
+        out
+    }
+
+    /// What it prints, and why it fails, with these words.
+    pub(crate) fn fails(&self, line: &str, words: &[&str]) -> String {
+        self.ends(line, 1, words)
+    }
+
+    /// The same where it is called wrongly.
+    pub(crate) fn misused(&self, line: &str, words: &[&str]) {
+        self.ends(line, 2, words);
+    }
+
+    fn ends(&self, line: &str, code: i32, words: &[&str]) -> String {
+        let said = said(&mut self.command(line), code).concat();
         has(&said, words);
         said
     }
@@ -251,12 +254,6 @@ impl Site {
             }
         }
         panic!("the bytes are in no segment");
-    }
-}
-
-pub(crate) fn has(text: &str, words: &[&str]) {
-    for word in words {
-        assert!(text.contains(word), "{word} is missing from: {text}");
     }
 }
 

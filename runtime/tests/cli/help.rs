@@ -1,6 +1,6 @@
 //! Help that teaches.
 
-use super::program::output;
+use super::program::{has, said, sardana};
 
 #[test]
 fn every_command_says_what_it_does_and_shows_examples() {
@@ -43,20 +43,13 @@ fn every_command_says_what_it_does_and_shows_examples() {
         ),
     ];
     for (command, expected) in cases {
-        let output = output(&[command, "--help"]);
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_eq!(output.status.code(), Some(0));
-        for word in expected.iter().chain(&["Examples:", "Exit codes:", "--log-format"]) {
-            assert!(text.contains(word), "{command}: {word} is missing from: {text}");
-        }
+        let [text, _] = said(&mut sardana(&format!("{command} --help")), 0);
+        has(&text, expected);
+        has(&text, &["Examples:", "Exit codes:", "--log-format"]);
     }
-    let output = output(&["--help"]);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let [text, _] = said(&mut sardana("--help"), 0);
     for (command, _) in cases {
-        assert!(text.contains(&format!("\n  {command}")), "{command} is missing from: {text}");
+        has(&text, &[&format!("\n  {command}")]);
     }
-    assert!(
-        text.contains("sardana run -n 4 -- ./train") && text.contains("RUST_LOG"),
-        "{text}"
-    );
+    has(&text, &["sardana run -n 4 -- ./train", "RUST_LOG"]);
 }

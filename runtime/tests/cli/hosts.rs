@@ -1,33 +1,26 @@
 //! A job on several hosts, all of them this one.
 
-use std::fs::File;
+use std::fs::{self, File, Permissions};
 use std::io::Read;
+use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 
-use super::program::{PATIENCE, Running, as_worker, gone};
-use super::site::{Site, text};
+use super::program::{PATIENCE, Running, as_worker, gone, has};
+use super::site::Site;
 
-/// An agent of the job of the state directory `state`.
-pub(crate) fn agent(site: &Site, join: &str, workers: &str) -> Running {
-    agent_through(site, join, workers, &[])
-}
-
-/// The same, whose workers are started by these words, which the command line of a worker follows.
-fn agent_through(site: &Site, join: &str, workers: &str, through: &[&str]) -> Running {
-    let mut command = site.command(&["agent", "--log-format", "json", "--join", join, "-n", workers]);
-    // Of no machine on which these tests may run.
-    command.args(["--notices", "none", "--"]).args(through);
-    Running::start(as_worker(&mut command).env("RUST_LOG", "info"))
+/// An agent with the join file `join`. It watches for no notices: of no machine on which these tests may run.
+pub(crate) fn agent(site: &Site, join: &str, workers: u32) -> Running {
+    site.start_workers(&format!("agent --notices none --join {join} -n {workers}"))
 }
 
 /// Waits until `workers` workers are there.
-fn until(site: &Site, operator: &str, workers: usize) -> serde_json::Value {
+fn until(site: &Site, workers: usize) -> serde_json::Value {
     loop {
-        let status = site.status(&["--join", operator]);
+        let status = site.json("status --join operator.join");
         if status["workers"].as_array().unwrap().len() == workers {
             return status;
         }
@@ -37,101 +30,72 @@ fn until(site: &Site, operator: &str, workers: usize) -> serde_json::Value {
 #[test]
 fn one_join_file_serves_only_its_holder_until_it_expires() {
     let site = Site::new();
-    let (coordinator, _) = site.coordinator("state", "127.0.0.1:0", &[]);
-    let operator = site.invite("state", "operator", "1", "mine.join");
-    let operator = text(&operator);
-    let join = site.invite("state", "agent", "1", "agent.join");
-    let first = agent(&site, text(&join), "1");
+    let (coordinator, _) = site.coordinator("state", "127.0.0.1:0", "");
+    site.invite("state", "operator", "operator.join");
+    site.invite("state", "agent", "agent.join");
+    let first = agent(&site, "agent.join", 1);
     // Each of these is another process with the same file.
-    until(&site, operator, 1);
-    let second = ["agent", "--notices", "none", "--join", text(&join), "-n", "1", "--", "true"];
-    let words = site.failed(&second, 1);
-    for expected in [
-        "for 1 uses",
-        &format!("process {}", first.child.id()),
-        "stop one",
-        "sardana invite",
-    ] {
-        assert!(words.contains(expected), "{expected}: {words}");
-    }
-    // As at a power cut: nothing is said, and nothing is cleaned up.
-    first.signal("KILL");
-    first.end();
-    let again = agent(&site, text(&join), "1");
+    until(&site, 1);
+    let owner = format!("process {}", first.child.id());
+    let second = "agent --notices none --join agent.join -n 1 -- true";
+    site.fails(second, &["for 1 uses", &owner, "stop one", "sardana invite"]);
+    first.killed();
+    let again = agent(&site, "agent.join", 1);
     again.pids(1);
-    until(&site, operator, 1);
-    let stranger = site.path("stranger");
-    let words = site.failed(&["status", "--join", operator, "--keyring", text(&stranger)], 1);
-    assert!(words.contains("used up (1 of 1)"), "{words}");
+    until(&site, 1);
+    site.fails("status --join operator.join --keyring stranger", &["used up (1 of 1)"]);
 
     let keyring = site.path("sardana/keyring");
-    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&keyring), 0o700);
-    let files: Vec<_> = std::fs::read_dir(&keyring)
-        .unwrap()
-        .map(|file| file.unwrap().path())
-        .collect();
+    let entries = fs::read_dir(&keyring).unwrap();
+    let files: Vec<_> = entries.map(|file| file.unwrap().path()).collect();
     assert!(files.len() >= 2 && files.iter().all(|file| mode(file) == 0o600), "{files:?}");
     // The operator's keys are those that no process has locked.
-    let own = |file: &&std::path::PathBuf| {
-        file.extension().is_some_and(|end| end == "key") && !file.with_extension("lock").exists()
-    };
+    let own = |file: &&PathBuf| file.extension().is_some_and(|end| end == "key") && !file.with_extension("lock").exists();
     let own = files.iter().find(own).unwrap();
-    let open_to = |mode| std::fs::set_permissions(own, std::fs::Permissions::from_mode(mode)).unwrap();
+    let open_to = |mode| fs::set_permissions(own, Permissions::from_mode(mode)).unwrap();
     open_to(0o640);
-    let words = site.failed(&["status", "--join", operator], 1);
-    assert!(
-        words.contains("expected mode 0600, found 0640") && words.contains("chmod 600"),
-        "{words}"
+    site.fails(
+        "status --join operator.join",
+        &["expected mode 0600, found 0640", "chmod 600"],
     );
     open_to(0o600);
-    until(&site, operator, 1);
-    for running in [again, coordinator] {
-        running.signal("KILL");
-        running.end();
-    }
+    until(&site, 1);
+    again.killed();
+    coordinator.killed();
 }
 
 #[test]
 fn an_agent_that_is_asked_to_end_drains_its_workers() {
     let site = Site::new();
-    let (coordinator, _) = site.coordinator("state", "127.0.0.1:0", &[]);
-    let operator = site.invite("state", "operator", "1", "operator.join");
-    let operator = text(&operator);
-    let join = site.invite("state", "agent", "1", "agent.join");
-    let agent = agent(&site, text(&join), "2");
+    let (coordinator, _) = site.coordinator("state", "127.0.0.1:0", "");
+    site.invite("state", "operator", "operator.join");
+    site.invite("state", "agent", "agent.join");
+    let agent = agent(&site, "agent.join", 2);
     let pids = agent.pids(2);
-    until(&site, operator, 2);
+    until(&site, 2);
 
     // One more worker, by hand.
-    let join = site.invite("state", "worker", "1", "worker.join");
-    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "worker::becomes_a_worker", "--nocapture"]);
+    site.invite("state", "worker", "worker.join");
+    let mut command = Command::new("env");
+    command.arg(format!("SARDANA_JOIN={}", site.path("worker.join").display()));
     let by_hand = Running::start(
-        command
-            .env("SARDANA_JOIN", &join)
+        as_worker(&mut command)
             .env("XDG_STATE_HOME", site.path(""))
-            .stdin(std::process::Stdio::null()),
+            .stdin(Stdio::null()),
     );
-    until(&site, operator, 3);
-    let unowned = site.status(&["--join", operator]);
-    let unowned = unowned["workers"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|worker| worker["host"].is_null());
-    let unowned = unowned.unwrap()["worker"].as_str().unwrap().to_owned();
-    let words = site.failed(&["kill", &unowned, "--join", operator], 1);
-    assert!(words.contains("agent"), "{words}");
+    let status = until(&site, 3);
+    let mut workers = status["workers"].as_array().unwrap().iter();
+    let unowned = workers.find(|worker| worker["host"].is_null()).unwrap();
+    let unowned = unowned["worker"].as_str().unwrap();
+    site.fails(&format!("kill {unowned} --join operator.join"), &["agent"]);
 
     agent.stopped();
-    for pid in pids {
-        gone(pid);
-    }
-    until(&site, operator, 1);
-    site.done(&["stop", "--join", operator]);
-    let out = coordinator.ends_well();
-    assert!(out.contains("state: "), "{out}");
+    pids.into_iter().for_each(gone);
+    until(&site, 1);
+    site.done("stop --join operator.join");
+    has(&coordinator.ends_well(), &["state: "]);
     by_hand.ends_well();
 }
 
@@ -151,31 +115,29 @@ fn writers_of(pipe: PathBuf) -> (Receiver<()>, Receiver<()>) {
 #[test]
 fn an_agent_that_is_killed_leaves_nothing_of_its_workers() {
     let site = Site::new();
-    let (coordinator, _) = site.coordinator("state", "127.0.0.1:0", &[]);
-    let operator = site.invite("state", "operator", "1", "operator.join");
-    let join = site.invite("state", "agent", "1", "agent.join");
+    let (coordinator, _) = site.coordinator("state", "127.0.0.1:0", "");
+    site.invite("state", "operator", "operator.join");
+    site.invite("state", "agent", "agent.join");
     let pipe = site.path("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let (is_started, is_gone) = writers_of(pipe.clone());
+    let (is_started, is_gone) = writers_of(pipe);
     // The shell becomes the worker, so that this is what the worker has started.
-    let script = format!("sleep 1000 > {} & exec \"$0\" \"$@\"", text(&pipe));
-    let agent = agent_through(&site, text(&join), "1", &["sh", "-c", &script]);
+    let mut command = site.command("agent --log-format json --notices none --join agent.join -n 1 -- sh -c");
+    command.arg("sleep 1000 > pipe & exec \"$0\" \"$@\"");
+    let agent = Running::start(as_worker(&mut command));
     let worker = agent.pids(1)[0];
-    until(&site, text(&operator), 1);
+    until(&site, 1);
     is_started.recv_timeout(PATIENCE).expect("it is started");
     assert_eq!(
         is_gone.try_recv(),
         Err(TryRecvError::Empty),
         "it lives as long as its worker does"
     );
-    agent.signal("KILL");
-    agent.end();
-    is_gone
-        .recv_timeout(PATIENCE)
-        .expect("what a worker has started ends with it");
+    agent.killed();
+    let ended = is_gone.recv_timeout(PATIENCE);
+    ended.expect("what a worker has started ends with it");
     gone(worker);
-    coordinator.signal("KILL");
-    coordinator.end();
+    coordinator.killed();
 }
 
 /// The coordinator was not lost at all, and is followed. Started again it does not come back, for there is another one.
@@ -183,24 +145,20 @@ fn an_agent_that_is_killed_leaves_nothing_of_its_workers() {
 fn a_coordinator_that_is_taken_over_says_by_whom_and_stays_away() {
     let site = Site::new();
     // The port stays taken until it is needed.
-    let held = std::net::UdpSocket::bind("127.0.0.2:0").unwrap();
+    let held = UdpSocket::bind("127.0.0.2:0").unwrap();
     let standby = held.local_addr().unwrap().to_string();
-    let (first, _) = site.coordinator("state", "127.0.0.1:0", &["-n", "2", "--standby", &standby]);
-    let join = site.invite("state", "agent", "1", "agent.join");
-    let agent = agent(&site, text(&join), "2");
+    let (first, _) = site.coordinator("state", "127.0.0.1:0", &format!("-n 2 --standby {standby}"));
+    site.invite("state", "agent", "agent.join");
+    let agent = agent(&site, "agent.join", 2);
     first.event("sardana::event::formed");
     drop(held);
     let second = site.takes_over("state", "elsewhere", &standby);
     let (status, words) = first.fails();
     assert_eq!(status.code(), Some(1), "{words}");
-    assert!(
-        words.contains("another coordinator (i2) leads the job") && words.contains("--take-over"),
-        "{words}"
-    );
+    has(&words, &["another coordinator (i2) leads the job", "--take-over"]);
     second.event("sardana::event::adopted");
-    let state = site.path("state");
-    let again = ["coordinator", "--listen", "127.0.0.1:0", "--state-dir", text(&state)];
-    assert_eq!(site.failed(&again, 1).trim_end(), words);
+    let again = site.failed("coordinator --listen 127.0.0.1:0 --state-dir state");
+    assert_eq!(again.trim_end(), words);
     second.stopped();
     agent.ends_well();
 }
@@ -208,13 +166,12 @@ fn a_coordinator_that_is_taken_over_says_by_whom_and_stays_away() {
 #[test]
 fn a_restarted_coordinator_has_a_later_incarnation_and_takes_new_workers() {
     let site = Site::new();
-    let (first, address) = site.coordinator("state", "127.0.0.1:0", &[]);
-    first.signal("KILL");
-    first.end();
-    let (second, again) = site.coordinator("state", &address, &[]);
+    let (first, address) = site.coordinator("state", "127.0.0.1:0", "");
+    first.killed();
+    let (second, again) = site.coordinator("state", &address, "");
     assert_eq!(address, again);
-    let join = site.invite("state", "agent", "1", "agent.join");
-    let agent = agent(&site, text(&join), "2");
+    site.invite("state", "agent", "agent.join");
+    let agent = agent(&site, "agent.join", 2);
     let formed = second.event("sardana::event::formed");
     assert!(formed["generation"].as_str().unwrap().starts_with("g2."), "{formed}");
     second.stopped();

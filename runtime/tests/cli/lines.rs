@@ -46,17 +46,7 @@ fn values_of_rust_are_told_from_words() {
 #[test]
 fn no_line_at_level_info_has_a_value_as_it_is_written_in_rust() {
     let site = Site::new();
-    let folder = site.path("checkpoints");
-    let running = site.run_with(&[
-        "-n",
-        "2",
-        "--restarts",
-        "1",
-        "--checkpoint-dir",
-        folder.to_str().unwrap(),
-        "--checkpoint-every",
-        "1000",
-    ]);
+    let running = site.run("-n 2 --restarts 1 --checkpoint-dir checkpoints --checkpoint-every 1000");
     let pids = running.pids(2);
     running.event("sardana::event::formed");
     let stopped = Command::new("kill").args(["-s", "STOP", &pids[0].to_string()]).status();

@@ -1,74 +1,60 @@
 //! Every way to get the command line wrong: the exit code, and what the message must hold.
 
+use std::ffi::OsStr;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 
-use super::program::{output, words};
+use super::program::{has, said, sardana};
 
-/// A command line, its exit code, and words of its message.
-type Row = (Vec<String>, i32, Vec<&'static str>);
-
-fn row(arguments: &str, code: i32, words: &[&'static str]) -> Row {
-    let arguments = arguments.split_whitespace().map(str::to_owned).collect();
-    (arguments, code, words.to_vec())
-}
-
-fn check(rows: Vec<Row>) {
-    for (arguments, code, expected) in rows {
-        let output = output(&arguments);
-        let words = words(&output);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {words}");
-        for word in expected {
-            assert!(words.contains(word), "{arguments:?}: {word} is missing from: {words}");
-        }
-        assert!(!words.contains("panicked"), "{arguments:?}: {words}");
+/// Each command line must end with this code, and say these words.
+fn check(rows: &[(&str, i32, &[&str])]) {
+    for (line, code, expected) in rows {
+        let [_, words] = said(&mut sardana(line), *code);
+        has(&words, expected);
     }
 }
 
 #[test]
 fn arguments_that_cannot_be_read() {
-    check(vec![
-        row("", 2, &["Usage", "run", "status"]),
-        row("fly", 2, &["unrecognized subcommand 'fly'"]),
-        row("run", 2, &["--workers", "PROGRAM"]),
-        row("run -n 2", 2, &["PROGRAM"]),
-        row("run -n 2 train", 2, &["train", "--"]),
-        row("run -- true", 2, &["--workers <N>"]),
-        row("run -n 0 -- true", 2, &["0", "1..=1024"]),
-        row("run -n 1025 -- true", 2, &["1025", "1..=1024"]),
-        row("run -n two -- true", 2, &["two"]),
-        row("run -n 1 --restarts=-1 -- true", 2, &["-1", "--restarts"]),
-        row("run -n 1 --listen here -- true", 2, &["here", "--listen"]),
-        row("run -n 1 --listen 127.0.0.1 -- true", 2, &["127.0.0.1", "--listen"]),
-        row(
+    check(&[
+        ("", 2, &["Usage", "run", "status"]),
+        ("fly", 2, &["unrecognized subcommand 'fly'"]),
+        ("run", 2, &["--workers", "PROGRAM"]),
+        ("run -n 2", 2, &["PROGRAM"]),
+        ("run -n 2 train", 2, &["train", "--"]),
+        ("run -- true", 2, &["--workers <N>"]),
+        ("run -n 0 -- true", 2, &["0", "1..=1024"]),
+        ("run -n 1025 -- true", 2, &["1025", "1..=1024"]),
+        ("run -n two -- true", 2, &["two"]),
+        ("run -n 1 --restarts=-1 -- true", 2, &["-1", "--restarts"]),
+        ("run -n 1 --listen here -- true", 2, &["here", "--listen"]),
+        ("run -n 1 --listen 127.0.0.1 -- true", 2, &["127.0.0.1", "--listen"]),
+        (
             "run -n 1 --log-dir x --no-prefix -- true",
             2,
             &["--log-dir", "--no-prefix", "cannot be used"],
         ),
-        row("run -n 1 --balance maybe -- true", 2, &["maybe", "--balance"]),
-        row("run -n 1 --log-format yaml -- true", 2, &["yaml", "human", "json"]),
-        row("status --watch --json", 2, &["--watch", "--json", "cannot be used"]),
-        row("status r0", 2, &["r0"]),
-        row("drain", 2, &["<WHOM>"]),
-        row("drain r0 r1", 2, &["r1"]),
-        row("kill", 2, &["<WORKER>"]),
-        row("scale", 2, &["--workers <N>"]),
-        row("scale -n 0", 2, &["0", "1..=1024"]),
-        row("scale 3", 2, &["3"]),
-        row("stop now", 2, &["now"]),
+        ("run -n 1 --balance maybe -- true", 2, &["maybe", "--balance"]),
+        ("run -n 1 --log-format yaml -- true", 2, &["yaml", "human", "json"]),
+        ("status --watch --json", 2, &["--watch", "--json", "cannot be used"]),
+        ("status r0", 2, &["r0"]),
+        ("drain", 2, &["<WHOM>"]),
+        ("drain r0 r1", 2, &["r1"]),
+        ("kill", 2, &["<WORKER>"]),
+        ("scale", 2, &["--workers <N>"]),
+        ("scale -n 0", 2, &["0", "1..=1024"]),
+        ("scale 3", 2, &["3"]),
+        ("stop now", 2, &["now"]),
     ]);
 }
 
 #[test]
 fn numbers_of_workers_that_contradict_each_other() {
     for (min, workers, max) in [(3, 2, 4), (1, 2, 1), (0, 1, 1)] {
-        let arguments = format!("run -n {workers} --min {min} --max {max} -- true");
-        let mut row = row(&arguments, 2, &["expected 1 <= --min <= --workers <= --max"]);
-        row.0.retain(|word| !word.is_empty());
-        check(vec![row]);
+        let line = format!("run -n {workers} --min {min} --max {max} -- true");
+        check(&[(&line, 2, &["expected 1 <= --min <= --workers <= --max"])]);
     }
-    let found = words(&output(&["run", "-n", "2", "--min", "3", "--", "true"]));
-    assert!(found.contains("found --min 3, --workers 2"), "{found}");
+    check(&[("run -n 2 --min 3 -- true", 2, &["found --min 3, --workers 2"])]);
 }
 
 #[test]
@@ -77,41 +63,36 @@ fn programs_that_cannot_be_workers() {
     let text = folder.path().join("text");
     std::fs::write(&text, "no program").unwrap();
     std::fs::set_permissions(&text, std::fs::Permissions::from_mode(0o644)).unwrap();
-    let run = |program: &str| {
-        let words = ["run", "-n", "1", "--restarts", "1", "--", program];
-        words.iter().map(ToString::to_string).collect::<Vec<_>>()
+    let run = |program: &OsStr, code, words: &[&str]| {
+        let [_, err] = said(sardana("run -n 1 --restarts 1 --").arg(program), code);
+        has(&err, words);
+        err
     };
     let not_started = ["no more workers can be started", "give the path of a program"];
-    let missing = ["no-such-program could not be started", "No such file or directory"];
-    check(vec![
-        (run("./no-such-program"), 1, [not_started, missing].concat()),
-        (run(text.to_str().unwrap()), 1, [&not_started[..], &["denied"]].concat()),
-        (run(folder.path().to_str().unwrap()), 1, not_started.to_vec()),
-        (run(""), 2, vec!["expected a program after --"]),
-        (
-            run("true"),
-            1,
-            vec!["exit code 0 before it computed anything", "calls sardana::train"],
-        ),
-        (run("false"), 1, vec!["exit code 1", "calls sardana::train"]),
-    ]);
+    let words = run("./no-such-program".as_ref(), 1, &not_started);
+    has(&words, &["no-such-program could not be started", "No such file or directory"]);
     // What never ran has no words of its own, and what it calls is not known.
-    let words = words(&output(&run("./no-such-program")));
     assert!(
         !words.contains("standard error") && !words.contains("sardana::train"),
         "{words}"
     );
+    has(&run(text.as_ref(), 1, &not_started), &["denied"]);
+    run(folder.path().as_ref(), 1, &not_started);
+    run("".as_ref(), 2, &["expected a program after --"]);
+    let useless = "exit code 0 before it computed anything";
+    run("true".as_ref(), 1, &[useless, "calls sardana::train"]);
+    run("false".as_ref(), 1, &["exit code 1", "calls sardana::train"]);
 }
 
 #[test]
 fn addresses_that_cannot_be_had() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap();
+    let taken = taken.local_addr().unwrap();
     let listen = |address: &str| format!("run -n 1 --listen {address} -- true");
-    check(vec![
-        row(&listen(&address.to_string()), 1, &["cannot listen on 127.0.0.1", "another"]),
+    check(&[
+        (&listen(&taken.to_string()), 1, &["cannot listen on 127.0.0.1", "another"]),
         // Of a network that is kept for documentation.
-        row(&listen("192.0.2.1:0"), 1, &["cannot listen on 192.0.2.1:0"]),
+        (&listen("192.0.2.1:0"), 1, &["cannot listen on 192.0.2.1:0"]),
     ]);
 }
 
@@ -123,12 +104,7 @@ fn folders_for_logs_that_are_none() {
     // Where no user, not even root, can make a folder.
     let below = file.join("logs");
     for path in [file.to_str().unwrap(), below.to_str().unwrap(), "/proc/logs"] {
-        let arguments = format!("run -n 1 --log-dir {path} -- true");
-        check(vec![row(
-            &arguments,
-            2,
-            &["cannot be written to", "give a folder of your own"],
-        )]);
-        assert!(words(&output(&arguments.split(' ').collect::<Vec<_>>())).contains(path));
+        let line = format!("run -n 1 --log-dir {path} -- true");
+        check(&[(&line, 2, &["cannot be written to", "give a folder of your own", path])]);
     }
 }

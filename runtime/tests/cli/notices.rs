@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::cloud::{FakeCloud, Kind};
-use super::program::{Running, as_worker, output, words};
-use super::site::{Site, text};
+use super::program::{Running, has, said, sardana};
+use super::site::Site;
 
 const TWO_MINUTES: Duration = Duration::from_secs(118);
 
@@ -20,15 +20,14 @@ fn noticed(running: &Running) -> String {
 fn an_agent_says_which_notice_came_and_so_does_the_coordinator() {
     let site = Site::new();
     let cloud = FakeCloud::start(Kind::Aws);
-    let (coordinator, _) = site.coordinator("state", "127.0.0.1:0", &[]);
-    let join = site.invite("state", "agent", "2", "agent.join");
-    let agent = |more: &[&str]| {
-        let mut command = site.command(&["agent", "--log-format", "json", "--join", text(&join), "-n", "1"]);
-        Running::start(as_worker(command.args(more).arg("--")).env("RUST_LOG", "info"))
+    let (coordinator, _) = site.coordinator("state", "127.0.0.1:0", "");
+    let agent = |join: &str, notices: &str| {
+        site.invite("state", "agent", join);
+        site.start_workers(&format!("agent --join {join} -n 1 --notices {notices}"))
     };
-    let stays = agent(&["--notices", "none"]);
+    let stays = agent("one.join", "none");
     coordinator.event("sardana::event::formed");
-    let goes = agent(&["--notices", "auto", "--metadata", &cloud.url()]);
+    let goes = agent("two.join", &format!("auto --metadata {}", cloud.url()));
     assert_eq!(noticed(&goes), "notices of AWS are watched for");
     coordinator.event("sardana::event::switched");
     cloud.interrupt("terminate", TWO_MINUTES);
@@ -53,25 +52,21 @@ fn an_agent_says_which_notice_came_and_so_does_the_coordinator() {
 fn a_job_on_one_machine_ends_at_a_boundary() {
     let site = Site::new();
     let cloud = FakeCloud::start(Kind::Gce);
-    let mut command = site.command(&["run", "--log-format", "json", "-n", "2", "--restarts", "0"]);
-    command.args(["--notices", "gce", "--metadata", &cloud.url(), "--"]);
-    let running = Running::start(as_worker(&mut command).env("RUST_LOG", "info"));
+    let running = site.run(&format!("-n 2 --restarts 0 --notices gce --metadata {}", cloud.url()));
     let [watched, _] = running.events([NOTICE, "sardana::event::formed"]);
     assert_eq!(watched["message"], "notices of GCE are watched for");
     cloud.value(super::cloud::PREEMPTED, "TRUE");
     assert_eq!(noticed(&running), "GCE: preempted, about 30 s left: the workers leave");
     assert_eq!(noticed(&running), "the job ends at the next boundary");
-    let out = running.ends_well();
-    assert!(out.contains("steps: ") && out.contains("state: "), "{out}");
+    has(&running.ends_well(), &["steps: ", "state: "]);
 }
 
 #[test]
 fn what_is_no_address_of_a_metadata_service_is_refused() {
     for wrong in ["https://127.0.0.1", "127.0.0.1:80", "http://127.0.0.1/latest"] {
-        let output = output(&["run", "-n", "1", "--notices", "aws", "--metadata", wrong, "--", "true"]);
-        let words = words(&output);
-        assert_eq!(output.status.code(), Some(2), "{words}");
-        assert!(words.contains("expected http://HOST or http://HOST:PORT"), "{words}");
+        let line = format!("run -n 1 --notices aws --metadata {wrong} -- true");
+        let [_, words] = said(&mut sardana(&line), 2);
+        has(&words, &["expected http://HOST or http://HOST:PORT"]);
     }
 }
 
@@ -79,20 +74,18 @@ fn what_is_no_address_of_a_metadata_service_is_refused() {
 fn a_coordinator_that_is_restarted_hears_of_the_leave_again() {
     let site = Site::new();
     let cloud = FakeCloud::start(Kind::Aws);
-    let (first, address) = site.coordinator("state", "127.0.0.1:0", &[]);
-    let join = site.invite("state", "agent", "1", "agent.join");
-    let mut command = site.command(&["agent", "--log-format", "json", "--join", text(&join), "-n", "1"]);
-    command.args(["--notices", "aws", "--metadata", &cloud.url(), "--", "sleep", "1000"]);
-    let agent = Running::start(command.env("RUST_LOG", "info"));
+    let (first, address) = site.coordinator("state", "127.0.0.1:0", "");
+    site.invite("state", "agent", "agent.join");
+    let agent = "agent --log-format json --join agent.join -n 1 --notices aws";
+    let agent = format!("{agent} --metadata {} -- sleep 1000", cloud.url());
+    let agent = Running::start(&mut site.command(&agent));
     agent.pids(1);
     cloud.interrupt("stop", Duration::from_secs(3));
     agent.event("sardana::event::away");
-    first.signal("KILL");
-    first.end();
-    let (second, _) = site.coordinator("state", &address, &[]);
+    first.killed();
+    let (second, _) = site.coordinator("state", &address, "");
     let told = second.event("sardana::event::agent_leaves");
     assert!(told["reason"].as_str().unwrap().starts_with("AWS spot: stop at "), "{told}");
     agent.stopped();
-    second.signal("KILL");
-    second.end();
+    second.killed();
 }

@@ -1,9 +1,13 @@
 //! A job as its operator meets it, from another shell.
 
-use super::program::gone;
+use super::program::{gone, has};
 use super::site::Site;
 
-fn ids(status: &serde_json::Value) -> Vec<String> {
+/// One of each kind.
+pub(crate) const ORDERS: [&str; 5] = ["status", "drain r0", "kill r0", "scale -n 2", "stop"];
+
+/// The workers in a status.
+pub(crate) fn ids(status: &serde_json::Value) -> Vec<String> {
     let workers = status["workers"].as_array().unwrap().iter();
     workers.map(|worker| worker["worker"].as_str().unwrap().to_owned()).collect()
 }
@@ -11,56 +15,47 @@ fn ids(status: &serde_json::Value) -> Vec<String> {
 #[test]
 fn workers_are_shown_drained_killed_and_added() {
     let site = Site::new();
-    let running = site.run("3", "5");
+    let running = site.run("-n 3 --restarts 5");
     let mut pids = running.pids(3);
     running.event("sardana::event::formed");
-    let table = site.done(&["status"]);
-    assert!(table.contains("endless") && table.contains("r2"), "{table}");
-    let first = site.status(&[]);
+    has(&site.done("status"), &["endless", "r2"]);
+    let first = site.json("status");
     assert_eq!(first["spec"]["name"], "endless");
     let workers = ids(&first);
     assert_eq!(workers.len(), 3, "{first}");
 
-    let drained = site.done(&["drain", &workers[0]]);
-    assert!(drained.contains(&workers[0]) && drained.contains("boundary"), "{drained}");
+    has(&site.done(&format!("drain {}", workers[0])), &[&workers[0], "boundary"]);
     assert_eq!(running.event("sardana::event::left")["worker"], workers[0]);
-    site.done(&["drain", "r1"]);
+    site.done("drain r1");
     running.event("sardana::event::left");
 
-    let left = ids(&site.status(&[]));
+    let left = ids(&site.json("status"));
     assert_eq!(left.len(), 1, "{left:?}");
-    let killed = site.done(&["kill", &left[0]]);
-    assert!(killed.contains("told to kill"), "{killed}");
+    has(&site.done(&format!("kill {}", left[0])), &["told to kill"]);
     let lost = running.event("sardana::event::lost");
     assert_eq!(lost["worker"], left[0]);
-    assert!(lost["cause"].as_str().unwrap().contains("signal 9"), "{lost}");
+    has(lost["cause"].as_str().unwrap(), &["signal 9"]);
     pids.extend(running.pids(1));
     running.event("sardana::event::joined");
 
-    let scaled = site.done(&["scale", "-n", "3"]);
-    assert!(scaled.contains("2 more are started"), "{scaled}");
+    has(&site.done("scale -n 3"), &["2 more are started"]);
     pids.extend(running.pids(2));
-    while ids(&site.status(&[])).len() < 3 {}
+    while ids(&site.json("status")).len() < 3 {}
 
-    site.done(&["stop"]);
-    let out = running.ends_well();
-    assert!(out.contains("state: "), "{out}");
-    for pid in pids {
-        gone(pid);
-    }
+    site.done("stop");
+    has(&running.ends_well(), &["state: "]);
+    pids.into_iter().for_each(gone);
     // Its file goes with it.
-    assert!(site.failed(&["status"], 1).contains("no job of this user runs on this host"));
+    site.fails("status", &["no job of this user runs on this host"]);
 }
 
 #[test]
 fn what_is_saved_is_shown_while_the_job_runs() {
     let site = Site::new();
-    let folder = site.path("checkpoints");
-    let folder = folder.to_str().unwrap();
-    let running = site.run_with(&["-n", "2", "--checkpoint-every", "1", "--checkpoint-dir", folder]);
+    let running = site.run("-n 2 --checkpoint-every 1 --checkpoint-dir saved");
     let pids = running.pids(2);
     running.event("sardana::event::saved");
-    let shown = site.status(&[]);
+    let shown = site.json("status");
     let saved = &shown["checkpoints"];
     assert!(saved["newest"]["step"].as_u64().unwrap() >= 1, "{saved}");
     assert_eq!(
@@ -69,45 +64,25 @@ fn what_is_saved_is_shown_while_the_job_runs() {
     );
     assert!(saved["committed"].as_u64().unwrap() >= 1, "{saved}");
     assert_eq!(saved["depots"].as_array().unwrap().len(), 1, "{saved}");
-    let table = site.done(&["status"]);
-    assert!(
-        table.contains("whole on 1 of 1 host") && table.contains("committed"),
-        "{table}"
-    );
+    has(&site.done("status"), &["whole on 1 of 1 host", "committed"]);
     // A job has its folder to itself; the refusal says where to look instead.
-    let refused = site.failed(&["checkpoints", "list", folder], 1);
-    assert!(refused.contains("in use") && refused.contains("sardana status"), "{refused}");
-    site.done(&["stop"]);
-    assert_eq!(running.end().0.code(), Some(0));
-    for pid in pids {
-        gone(pid);
-    }
-    let listed = site.done(&["checkpoints", "list", folder]);
-    assert!(listed.contains("3 checkpoints"), "{listed}");
+    site.fails("checkpoints list saved", &["in use", "sardana status"]);
+    site.done("stop");
+    running.ends_well();
+    pids.into_iter().for_each(gone);
+    has(&site.done("checkpoints list saved"), &["3 checkpoints"]);
 }
 
 #[test]
 fn two_jobs_must_be_told_apart() {
     let site = Site::new();
-    let (one, _) = site.coordinator("one", "127.0.0.1:0", &[]);
-    let (two, _) = site.coordinator("two", "127.0.0.1:0", &[]);
-    for command in [
-        &["status"][..],
-        &["drain", "r0"],
-        &["kill", "r0"],
-        &["scale", "-n", "2"],
-        &["stop"],
-    ] {
-        let words = site.failed(command, 1);
-        assert!(
-            words.contains("2 jobs of this user run on this host") && words.contains(".join"),
-            "{words}"
-        );
+    let (one, _) = site.coordinator("one", "127.0.0.1:0", "");
+    let (two, _) = site.coordinator("two", "127.0.0.1:0", "");
+    for order in ORDERS {
+        site.fails(order, &["2 jobs of this user run on this host", ".join"]);
     }
-    for coordinator in [one, two] {
-        coordinator.signal("KILL");
-        coordinator.end();
-    }
+    one.killed();
+    two.killed();
     // Killed ones leave files that are seen through.
-    assert!(site.failed(&["status"], 1).contains("no job of this user runs on this host"));
+    site.fails("status", &["no job of this user runs on this host"]);
 }

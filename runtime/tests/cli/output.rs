@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 
-use super::program::{sardana, training, words};
+use super::program::{said, sardana};
+use super::site::Site;
 
 const SCRIPT: &str = "echo to out; echo to err >&2; printf rest";
 
-fn run(more: &[&str]) -> std::process::Output {
-    let mut command = sardana(&["run", "-n", "2", "--restarts", "0"]);
-    command.args(more).args(["--", "sh", "-c", SCRIPT]);
-    command.output().unwrap()
+/// What workers of this script print, and say on standard error.
+fn run(options: &str) -> [String; 2] {
+    let mut command = sardana(&format!("run -n 2 --restarts 0 {options} -- sh -c"));
+    said(command.arg(SCRIPT), 1)
 }
 
 /// The id in `[w012345] `, if the line starts so.
@@ -23,22 +24,15 @@ fn named(line: &str) -> Option<(&str, &str)> {
 fn lines_are_named_and_kept() {
     let folder = tempfile::tempdir().unwrap();
     let logs = folder.path().join("logs");
-    let output = run(&["--log-dir", logs.to_str().unwrap()]);
-    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    let [out, err] = run(&format!("--log-dir {}", logs.display()));
     let lines: Vec<_> = out
         .lines()
         .map(|line| named(line).unwrap_or_else(|| panic!("{line}")))
         .collect();
     assert_eq!(lines.iter().filter(|(_, rest)| *rest == "to out").count(), 2, "{out}");
     assert_eq!(lines.iter().filter(|(_, rest)| *rest == "rest").count(), 2, "{out}");
-    let err = words(&output);
-    assert_eq!(
-        err.lines()
-            .filter(|line| named(line).is_some_and(|(_, rest)| rest == "to err"))
-            .count(),
-        2,
-        "{err}"
-    );
+    let to_err = err.lines().filter_map(named).filter(|(_, rest)| *rest == "to err");
+    assert_eq!(to_err.count(), 2, "{err}");
     let mut files = 0;
     for entry in std::fs::read_dir(&logs).unwrap() {
         let entry = entry.unwrap();
@@ -57,45 +51,41 @@ fn lines_are_named_and_kept() {
 
 #[test]
 fn output_is_passed_on_as_it_is_without_prefixes() {
-    let output = run(&["--no-prefix"]);
-    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    let [out, err] = run("--no-prefix");
     assert_eq!(out.replace("rest", "").replace("to out\n", ""), "", "{out}");
-    assert!(words(&output).lines().any(|line| line == "to err"));
+    assert!(err.lines().any(|line| line == "to err"));
 }
 
 #[test]
 fn colours_only_for_who_wants_them() {
-    let command = |name: &str, value: &str| {
-        let mut command = sardana(&["run", "-n", "1", "--restarts", "0", "--", "sh", "-c", SCRIPT]);
-        let output = command.env(name, value).output().unwrap();
-        String::from_utf8_lossy(&output.stdout).into_owned()
+    let is_coloured = |name: &str, value: &str| {
+        let mut command = sardana("run -n 1 --restarts 0 -- sh -c");
+        let [out, _] = said(command.arg(SCRIPT).env(name, value), 1);
+        out.contains("\x1b[")
     };
-    assert!(command("CLICOLOR_FORCE", "1").contains("\x1b["));
-    assert!(!command("NO_COLOR", "1").contains("\x1b["));
-    assert!(!command("TERM", "xterm-256color").contains("\x1b["), "this is no terminal");
+    assert!(is_coloured("CLICOLOR_FORCE", "1"));
+    assert!(!is_coloured("NO_COLOR", "1"));
+    assert!(!is_coloured("TERM", "xterm-256color"), "this is no terminal");
 }
 
 #[test]
 fn a_worker_that_trains_is_named_with_its_rank() {
-    let folder = tempfile::tempdir().unwrap();
-    let running = training(2, &["--log-dir", folder.path().to_str().unwrap()]);
+    let site = Site::new();
+    let running = site.run("-n 2 --log-dir logs");
     running.event("sardana::event::formed");
     let out = running.stopped();
-    assert_eq!(
-        out.lines().filter(|line| line.ends_with("a worker is here")).count(),
-        2,
-        "{out}"
-    );
+    let here = out.lines().filter(|line| line.ends_with("a worker is here"));
+    assert_eq!(here.count(), 2, "{out}");
 }
 
 #[test]
 fn what_a_worker_logs_says_of_which_job_and_worker_it_is() {
-    let folder = tempfile::tempdir().unwrap();
-    let running = training(2, &["--log-dir", folder.path().to_str().unwrap()]);
+    let site = Site::new();
+    let running = site.run("-n 2 --log-dir logs");
     running.event("sardana::event::formed");
     running.stopped();
     let mut jobs = BTreeSet::new();
-    for entry in std::fs::read_dir(&folder).unwrap() {
+    for entry in std::fs::read_dir(site.path("logs")).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
         let text = std::fs::read_to_string(entry.path()).unwrap();

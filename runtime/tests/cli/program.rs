@@ -1,9 +1,8 @@
 //! Starts the program, and follows what it says.
 
 use std::cell::RefCell;
-use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
@@ -11,10 +10,10 @@ use std::time::Duration;
 /// Nothing in these tests takes long; whatever has not happened by then never will.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The program with these arguments, apart from the settings of the person who runs the tests.
-pub(crate) fn sardana<A: AsRef<OsStr>>(arguments: &[A]) -> Command {
+/// The program with these arguments, separated by spaces, apart from the settings of the person who runs the tests.
+pub(crate) fn sardana(line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sardana"));
-    command.args(arguments).stdin(Stdio::null());
+    command.args(line.split_whitespace()).stdin(Stdio::null());
     for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "RUST_BACKTRACE"] {
         command.env_remove(name);
     }
@@ -22,23 +21,20 @@ pub(crate) fn sardana<A: AsRef<OsStr>>(arguments: &[A]) -> Command {
     command
 }
 
-pub(crate) fn output<A: AsRef<OsStr>>(arguments: &[A]) -> Output {
-    sardana(arguments).output().unwrap()
+/// What a command prints, and what it says on standard error, when it ends with this code.
+pub(crate) fn said(command: &mut Command, code: i32) -> [String; 2] {
+    let output = command.output().unwrap();
+    let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert_eq!(output.status.code(), Some(code), "{command:?}: {out}{err}");
+    assert!(!err.contains("panicked"), "{command:?}: {err}");
+    [out, err]
 }
 
-pub(crate) fn words(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// A job of `workers` processes of this very test program, with its log as JSON.
-pub(crate) fn training(workers: u32, more: &[&str]) -> Running {
-    let workers = workers.to_string();
-    let mut command = sardana(&["run", "--log-format", "json", "-n", &workers, "--restarts", "0"]);
-    Running::start(
-        as_worker(command.args(more).arg("--"))
-            .env("RUST_LOG", "info")
-            .env("NO_COLOR", "1"),
-    )
+/// Requires that a text has all of these words.
+pub(crate) fn has(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(text.contains(word), "{word} is missing from: {text}");
+    }
 }
 
 /// The command line goes on with this very test program, as a worker.
@@ -57,8 +53,8 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(command: &mut Command) -> Self {
-        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        command.env("RUST_LOG", "info").env("NO_COLOR", "1");
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let log = follow(child.stderr.take().unwrap());
         let said = RefCell::default();
         Self { child, log, said }
@@ -135,6 +131,12 @@ impl Running {
             }
         };
         (self.end().0, why)
+    }
+
+    /// Ends it as a power cut does: nothing is said, and nothing is cleaned up.
+    pub(crate) fn killed(self) {
+        self.signal("KILL");
+        self.end();
     }
 
     /// Asks it to end, and waits until it has, as it should: its standard output.

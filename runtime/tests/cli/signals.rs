@@ -1,20 +1,18 @@
 //! Signals to the program, and what is left of it.
 
-use super::program::{Running, gone, sardana, training};
+use super::program::{Running, gone, has, said, sardana};
 use super::site::Site;
 
 #[test]
 fn the_first_signal_ends_the_job_at_a_boundary() {
     for signal in ["INT", "TERM"] {
-        let running = training(2, &[]);
+        let site = Site::new();
+        let running = site.run("-n 2 --restarts 0");
         let pids = running.pids(2);
         running.event("sardana::event::formed");
         running.signal(signal);
-        let out = running.ends_well();
-        assert!(out.contains("steps: ") && out.contains("state: "), "{signal}: {out}");
-        for pid in pids {
-            gone(pid);
-        }
+        has(&running.ends_well(), &["steps: ", "state: "]);
+        pids.into_iter().for_each(gone);
     }
 }
 
@@ -22,17 +20,14 @@ fn the_first_signal_ends_the_job_at_a_boundary() {
 fn the_second_signal_ends_everything_at_once() {
     for (second, code) in [("INT", 130), ("TERM", 143)] {
         // These workers never join, and do not end by themselves.
-        let mut command = sardana(&["run", "--log-format", "json", "-n", "2", "--", "sleep", "1000"]);
-        let running = Running::start(command.env("RUST_LOG", "info"));
+        let running = Running::start(&mut sardana("run --log-format json -n 2 -- sleep 1000"));
         let pids = running.pids(2);
         running.signal("INT");
         running.event("sardana::event::signal");
         running.signal(second);
         let (status, _) = running.end();
         assert_eq!(status.code(), Some(code));
-        for pid in pids {
-            gone(pid);
-        }
+        pids.into_iter().for_each(gone);
     }
 }
 
@@ -41,9 +36,8 @@ fn the_second_signal_ends_everything_at_once() {
 fn one_signal_ends_a_take_over_that_waits_for_its_first_worker() {
     for (signal, code) in [("INT", 130), ("TERM", 143)] {
         let site = Site::new();
-        let (lost, address) = site.coordinator("lost", "127.0.0.1:0", &[]);
-        lost.signal("KILL");
-        lost.end();
+        let (lost, address) = site.coordinator("lost", "127.0.0.1:0", "");
+        lost.killed();
         let running = site.takes_over("lost", "elsewhere", &address);
         running.event("sardana::event::taking_over");
         running.signal(signal);
@@ -52,28 +46,24 @@ fn one_signal_ends_a_take_over_that_waits_for_its_first_worker() {
         // It has let go of everything: another coordinator may wait there.
         let again = site.takes_over("lost", "elsewhere", &address);
         again.event("sardana::event::taking_over");
-        again.signal("KILL");
-        again.end();
+        again.killed();
     }
 }
 
 #[test]
 fn sigkill_leaves_no_process() {
-    let running = training(3, &[]);
+    let site = Site::new();
+    let running = site.run("-n 3 --restarts 0");
     let pids = running.pids(3);
     running.event("sardana::event::formed");
-    running.signal("KILL");
-    running.end();
-    for pid in pids {
-        gone(pid);
-    }
+    running.killed();
+    pids.into_iter().for_each(gone);
 }
 
 #[test]
 fn a_log_in_json_is_one_object_per_line() {
-    let mut command = sardana(&["run", "--log-format", "json", "-n", "1", "--restarts", "0", "--", "true"]);
-    let output = command.env("RUST_LOG", "info").output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let mut command = sardana("run --log-format json -n 1 --restarts 0 -- true");
+    let [_, text] = said(command.env("RUST_LOG", "info"), 1);
     let (log, rest): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('{'));
     assert!(!log.is_empty());
     for line in log {

@@ -1,14 +1,13 @@
 //! A folder in which jobs run and are found, apart from all others of this user.
 
-use std::ffi::OsStr;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::PathBuf;
+use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::program::{Running, as_worker, sardana, words};
+use super::program::{Running, as_worker, has, said, sardana};
 
 pub(crate) struct Site(TempDir);
 
@@ -21,56 +20,57 @@ impl Site {
         self.0.path().join(name)
     }
 
-    /// The program with these arguments; it finds only the jobs of this site.
-    pub(crate) fn command<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Command {
-        let mut command = sardana(arguments);
+    /// The program with these arguments, in the site's folder; it finds only the jobs of this site.
+    pub(crate) fn command(&self, line: &str) -> Command {
+        let mut command = sardana(line);
         command
+            .current_dir(self.0.path())
             .env("XDG_RUNTIME_DIR", self.0.path())
             .env("XDG_STATE_HOME", self.0.path());
         command
     }
 
-    pub(crate) fn output<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Output {
-        self.command(arguments).output().unwrap()
+    /// The command, whose log is JSON and is followed.
+    pub(crate) fn start(&self, line: &str) -> Running {
+        Running::start(self.command(line).args(["--log-format", "json"]))
+    }
+
+    /// The same of a command that runs workers.
+    pub(crate) fn start_workers(&self, line: &str) -> Running {
+        let mut command = self.command(line);
+        Running::start(as_worker(command.args(["--log-format", "json", "--"])))
     }
 
     /// What the command prints when it does what it should.
-    pub(crate) fn done(&self, arguments: &[&str]) -> String {
-        let output = self.output(arguments);
-        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", words(&output));
-        String::from_utf8_lossy(&output.stdout).into_owned()
+    pub(crate) fn done(&self, line: &str) -> String {
+        let [out, _] = said(&mut self.command(line), 0);
+        out
     }
 
-    /// Why the command does not.
-    pub(crate) fn failed(&self, arguments: &[&str], code: i32) -> String {
-        let output = self.output(arguments);
-        let words = words(&output);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {words}");
-        assert!(!words.contains("panicked"), "{arguments:?}: {words}");
-        words
+    /// Why the command fails.
+    pub(crate) fn failed(&self, line: &str) -> String {
+        let [_, err] = said(&mut self.command(line), 1);
+        err
     }
 
-    pub(crate) fn status(&self, more: &[&str]) -> serde_json::Value {
-        serde_json::from_str(&self.done(&[&["status", "--json"], more].concat())).unwrap()
+    /// Requires that it fails, with these words.
+    pub(crate) fn fails(&self, line: &str, words: &[&str]) {
+        has(&self.failed(line), words);
     }
 
-    /// A job that trains in `workers` workers.
-    pub(crate) fn run(&self, workers: &str, restarts: &str) -> Running {
-        self.run_with(&["-n", workers, "--restarts", restarts])
+    /// What the command prints as JSON.
+    pub(crate) fn json(&self, line: &str) -> serde_json::Value {
+        serde_json::from_str(&self.done(&format!("{line} --json"))).unwrap()
     }
 
-    /// A job with these options.
-    pub(crate) fn run_with(&self, options: &[&str]) -> Running {
-        let mut command = self.command(&["run", "--log-format", "json"]);
-        command.args(options).arg("--");
-        Running::start(as_worker(&mut command).env("RUST_LOG", "info"))
+    /// A job of workers of this very test program.
+    pub(crate) fn run(&self, options: &str) -> Running {
+        self.start_workers(&format!("run {options}"))
     }
 
-    /// A coordinator with the state directory `state`, and where it listens.
-    pub(crate) fn coordinator(&self, state: &str, listen: &str, more: &[&str]) -> (Running, String) {
-        let mut command = self.command(&["coordinator", "--log-format", "json", "--listen", listen, "--state-dir"]);
-        command.arg(self.path(state)).args(more);
-        let running = Running::start(command.env("RUST_LOG", "info"));
+    /// A coordinator with the state directory `state` and these options, and where it listens.
+    pub(crate) fn coordinator(&self, state: &str, listen: &str, options: &str) -> (Running, String) {
+        let running = self.start(&format!("coordinator --listen {listen} --state-dir {state} {options}"));
         let listening = running.event("sardana::event::listening");
         let addresses = listening["addresses"].as_str().unwrap();
         let address = addresses.trim_matches(['[', ']']).to_owned();
@@ -79,41 +79,16 @@ impl Site {
 
     /// A coordinator that takes over at `listen`, with the state directory `state` and the authority of `from`.
     pub(crate) fn takes_over(&self, from: &str, state: &str, listen: &str) -> Running {
-        let (from, state) = (self.path(from), self.path(state));
-        if !state.exists() {
-            DirBuilder::new().mode(0o700).create(&state).unwrap();
-            std::fs::copy(from.join("authority.json"), state.join("authority.json")).unwrap();
+        let folder = self.path(state);
+        if !folder.exists() {
+            DirBuilder::new().mode(0o700).create(&folder).unwrap();
+            std::fs::copy(self.path(from).join("authority.json"), folder.join("authority.json")).unwrap();
         }
-        let mut command = self.command(&[
-            "coordinator",
-            "--take-over",
-            "--log-format",
-            "json",
-            "--listen",
-            listen,
-            "--state-dir",
-        ]);
-        Running::start(command.arg(state).env("RUST_LOG", "info"))
+        self.start(&format!("coordinator --take-over --listen {listen} --state-dir {state}"))
     }
 
-    /// A join file for the job of the state directory `state`.
-    pub(crate) fn invite(&self, state: &str, role: &str, uses: &str, out: &str) -> PathBuf {
-        let (state, out) = (self.path(state), self.path(out));
-        self.done(&[
-            "invite",
-            "--state-dir",
-            text(&state),
-            "--role",
-            role,
-            "--uses",
-            uses,
-            "-o",
-            text(&out),
-        ]);
-        out
+    /// A join file for one holder in the job of the state directory `state`.
+    pub(crate) fn invite(&self, state: &str, role: &str, out: &str) {
+        self.done(&format!("invite --state-dir {state} --role {role} -o {out}"));
     }
-}
-
-pub(crate) fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
 }

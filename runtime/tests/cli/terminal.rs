@@ -16,7 +16,7 @@ use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 use vt100::{Parser, Screen};
 
 use super::program::PATIENCE;
-use super::site::{Site, text};
+use super::site::Site;
 
 const ROWS: NonZeroU16 = NonZeroU16::new(40).unwrap();
 const COLUMNS: NonZeroU16 = NonZeroU16::new(120).unwrap();
@@ -30,12 +30,6 @@ pub(crate) struct Terminal {
     before: Termios,
     said: Receiver<Vec<u8>>,
     parser: Parser,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Heard {
-    More,
-    End,
 }
 
 /// Not a test: takes its standard input as its own terminal and becomes the program, if another test wants it.
@@ -70,7 +64,7 @@ impl Terminal {
             .env("TERM", "xterm-256color")
             .env("RUST_LOG", "error");
         for name in ["XDG_RUNTIME_DIR", "XDG_STATE_HOME"] {
-            command.env(name, text(&site.path("")));
+            command.env(name, site.path(""));
         }
         let before = tcgetattr(&slave).unwrap();
         let [input, output] = [(); 2].map(|()| Stdio::from(slave.try_clone().unwrap()));
@@ -96,21 +90,21 @@ impl Terminal {
     pub(crate) fn until(&mut self, what: &str, shows: impl Fn(&Screen) -> bool) -> String {
         let give_up = Instant::now() + PATIENCE;
         while !shows(self.parser.screen()) {
-            if self.hear(give_up) == Heard::End {
+            if !self.hear(give_up) {
                 panic!("{what} is not shown before the end\n{}", self.parser.screen().contents());
             }
         }
         self.parser.screen().contents()
     }
 
-    /// The next that is written to the screen.
-    fn hear(&mut self, give_up: Instant) -> Heard {
+    /// Waits for what is written to the screen next. Whether the program has not ended.
+    fn hear(&mut self, give_up: Instant) -> bool {
         match self.said.recv_timeout(give_up.saturating_duration_since(Instant::now())) {
             Ok(said) => {
                 self.parser.process(&said);
-                Heard::More
+                true
             }
-            Err(RecvTimeoutError::Disconnected) => Heard::End,
+            Err(RecvTimeoutError::Disconnected) => false,
             Err(RecvTimeoutError::Timeout) => panic!("it takes too long\n{}", self.parser.screen().contents()),
         }
     }
@@ -118,7 +112,7 @@ impl Terminal {
     /// Waits for the program's end. Returns how it ended, and what is on the screen then. The terminal must be as it was.
     pub(crate) fn end(mut self) -> (ExitStatus, String) {
         let give_up = Instant::now() + PATIENCE;
-        while self.hear(give_up) == Heard::More {}
+        while self.hear(give_up) {}
         let status = self.child.wait().unwrap();
         let (screen, after) = (self.parser.screen(), tcgetattr(&self.master).unwrap());
         assert!(!screen.alternate_screen(), "the alternate screen is left");

@@ -1,6 +1,9 @@
 //! `sardana status --watch`: what a person sees on a terminal, how it ends, and what it is where there is none.
 
-use super::program::words;
+use std::process::Command;
+
+use super::operating::ids;
+use super::program::{has, said};
 use super::site::Site;
 use super::terminal::Terminal;
 
@@ -13,17 +16,14 @@ fn step(screen: &str) -> Option<u64> {
 #[test]
 fn a_person_sees_the_job_move_and_gets_the_terminal_back() {
     let site = Site::new();
-    let running = site.run("2", "0");
+    let running = site.run("-n 2 --restarts 0");
     running.event("sardana::event::formed");
-    let status = site.status(&[]);
-    let ids: Vec<_> = (0..2)
-        .map(|index| status["workers"][index]["worker"].as_str().unwrap())
-        .collect();
+    let workers = ids(&site.json("status"));
     let expected = [
         "running in g1.",
         "2 workers, in ring order",
-        ids[0],
-        ids[1],
+        &workers[0],
+        &workers[1],
         "r0",
         "r1",
         "0..2",
@@ -33,7 +33,7 @@ fn a_person_sees_the_job_move_and_gets_the_terminal_back() {
     // q, Esc, and Ctrl-C, which is a key there.
     for key in [&b"q"[..], b"\x1b", b"\x03"] {
         let Some(mut terminal) = Terminal::start(&site, "status --watch") else {
-            return end(running);
+            return drop(running.stopped());
         };
         let shown = terminal.until("the job", |screen| {
             let contents = screen.contents();
@@ -49,14 +49,14 @@ fn a_person_sees_the_job_move_and_gets_the_terminal_back() {
         assert!(!left.contains("ring order"), "the view is gone:\n{left}");
     }
     // The job went on meanwhile.
-    assert_eq!(site.status(&[])["workers"].as_array().unwrap().len(), 2);
-    end(running);
+    assert_eq!(ids(&site.json("status")), workers);
+    running.stopped();
 }
 
 #[test]
 fn the_end_of_the_job_and_a_signal_give_the_terminal_back_too() {
     let site = Site::new();
-    let running = site.run("1", "0");
+    let running = site.run("-n 1 --restarts 0");
     running.event("sardana::event::formed");
     let watching = || {
         let mut terminal = Terminal::start(&site, "status --watch")?;
@@ -64,49 +64,31 @@ fn the_end_of_the_job_and_a_signal_give_the_terminal_back_too() {
         Some(terminal)
     };
     let Some(terminal) = watching() else {
-        return end(running);
+        return drop(running.stopped());
     };
     let pid = terminal.child.id().to_string();
-    assert!(
-        std::process::Command::new("kill")
-            .args(["-s", "TERM", &pid])
-            .status()
-            .unwrap()
-            .success()
-    );
+    let asked = Command::new("kill").args(["-s", "TERM", &pid]).status();
+    assert!(asked.unwrap().success());
     let (status, left) = terminal.end();
     assert_eq!(status.code(), Some(0), "{left}");
 
     let terminal = watching().unwrap();
-    site.done(&["stop"]);
+    site.done("stop");
     let (status, left) = terminal.end();
     assert_eq!(status.code(), Some(0), "{left}");
-    assert!(
-        left.contains("the job is over; this was the last that was seen of it"),
-        "{left}"
-    );
-    assert!(left.contains("endless"), "the last status stays:\n{left}");
-    assert_eq!(running.end().0.code(), Some(0));
+    // The last status stays.
+    has(&left, &["the job is over; this was the last that was seen of it", "endless"]);
+    running.ends_well();
 }
 
 #[test]
 fn without_a_terminal_it_is_shown_once() {
     let site = Site::new();
-    let running = site.run("1", "0");
+    let running = site.run("-n 1 --restarts 0");
     running.event("sardana::event::formed");
-    let output = site.output(&["status", "--watch"]);
-    assert_eq!(output.status.code(), Some(0));
-    let said = words(&output);
-    assert!(
-        said.contains("--watch needs a terminal, found none: the status is printed once"),
-        "{said}"
-    );
-    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(shown.contains("endless") && shown.contains("r0"), "{shown}");
+    let [shown, noted] = said(&mut site.command("status --watch"), 0);
+    has(&noted, &["--watch needs a terminal, found none: the status is printed once"]);
+    has(&shown, &["endless", "r0"]);
     assert!(!shown.contains('\x1b'), "nothing that only a terminal understands: {shown:?}");
-    end(running);
-}
-
-fn end(running: super::program::Running) {
     running.stopped();
 }

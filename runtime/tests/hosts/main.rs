@@ -3,15 +3,17 @@
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test waits for the events that it is about")]
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use sardana::hosts::by_hand::bundle_from;
 use sardana::hosts::{
-    AgentJoin, CoordinateConfig, Hosting, HostingError, InviteConfig, InviteError, Keyring, PlaceError, PrivateFolder, Role,
-    StateError, agent, coordinate, enrol, find_running, invite,
+    AgentHost, AgentJoin, CoordinateConfig, Hosting, HostingError, InviteConfig, InviteError, Keyring, PlaceError,
+    PrivateFolder, Role, StateError, agent, coordinate, enrol, find_running, invite,
 };
+use sardana::launch::Output;
 use sardana::worker::serve;
 use sardana::{AgentEvent, Balance, JobEvent, WorkerEvent};
 use sardana_actors::coordinator::CoordinatorError;
@@ -23,13 +25,10 @@ use tokio::time::timeout;
 #[expect(dead_code, reason = "shared with other tests")]
 mod cloud;
 mod notices;
-#[path = "../mistakes/slope.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
-mod slope;
 #[path = "../cli/worker.rs"]
 mod worker;
 
-use slope::{Slope, job};
+use worker::slope::{Slope, job};
 
 /// Nothing in these tests takes long; whatever has not happened by then never will.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -63,6 +62,24 @@ fn invited(state_dir: &Path, role: Role, uses: u32) -> PathBuf {
     };
     invite(&config).unwrap();
     out
+}
+
+/// A host with this join file, and workers of this program that are not replaced.
+async fn host(join: &Path, workers: u32, program: PathBuf, arguments: &[&str]) -> AgentHost {
+    let join = AgentJoin {
+        enrolled: enrol(join, Role::Agent).await.unwrap(),
+        listen: None,
+        advertise: None,
+        host: None,
+        checkpoint_dir: None,
+        workers,
+        restarts: 0,
+        output: Output::Inherit,
+        program,
+        arguments: arguments.iter().map(OsString::from).collect(),
+        environment: vec![],
+    };
+    agent(join).await.unwrap()
 }
 
 /// Starts a coordinator at an address whose last holder, in this very process, may still be letting go of it.
@@ -127,23 +144,9 @@ async fn an_agent_with_a_join_file_has_its_children_certified() {
     let place = tempfile::tempdir().unwrap();
     let state = place.path().join("state");
     let hosting = coordinate(config(&state, 2)).await.unwrap();
-    let enrolled = enrol(&invited(&state, Role::Agent, 1), Role::Agent).await.unwrap();
-    let mut host = agent(AgentJoin {
-        host: None,
-        checkpoint_dir: None,
-        enrolled,
-        listen: None,
-        advertise: None,
-        workers: 1,
-        restarts: 0,
-        // It reads what it is given: credentials, among others.
-        program: PathBuf::from("sh"),
-        arguments: vec!["-c".into(), "head -c 100 >/dev/null && exit 3".into()],
-        environment: vec![],
-        output: sardana::launch::Output::Inherit,
-    })
-    .await
-    .unwrap();
+    // It reads what it is given: credentials, among others.
+    let script = ["-c", "head -c 100 >/dev/null && exit 3"];
+    let mut host = host(&invited(&state, Role::Agent, 1), 1, "sh".into(), &script).await;
     let mut seen = Vec::new();
     while !seen.contains(&"exhausted") {
         let event = timeout(PATIENCE, host.next_event()).await.expect("it ends in time");
@@ -179,9 +182,6 @@ async fn a_restarted_coordinator_has_the_same_job_and_remembers_what_was_used_up
     first.end().await;
 
     let again = CoordinateConfig {
-        saves: None,
-        checkpoint_dir: None,
-        mirror: None,
         listen: address,
         ..config(&state, 1)
     };
@@ -256,9 +256,6 @@ async fn a_worker_comes_although_the_coordinator_starts_late() {
     let keyring = Keyring::open(&place.path().join("keyring")).unwrap();
     let worker = thread::spawn(move || bundle_from(&join, &keyring).map(|bundle| serve(bundle, &job(2), Slope::new)));
     let late = CoordinateConfig {
-        saves: None,
-        checkpoint_dir: None,
-        mirror: None,
         listen: address,
         ..config(&state, 2)
     };

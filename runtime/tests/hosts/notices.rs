@@ -1,18 +1,17 @@
 //! A machine's cloud announces that it takes it away, in the middle of a job: the others go on, to the bits of an undisturbed run.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
-use sardana::hosts::{AgentHost, AgentJoin, CoordinateConfig, Hosting, Role, agent, coordinate, enrol};
-use sardana::launch::Output;
+use sardana::hosts::{AgentHost, CoordinateConfig, Hosting, Role, coordinate};
 use sardana::notices::{Cloud, Heeded, NoticesConfig, Pace, Service};
 use sardana::{AgentEvent, GenerationEvent, JobEvent, JobSpec, Step, Summary, WorkerEvent, WorkerId, reference};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
 use super::cloud::{ACTION, FakeCloud, Kind};
-use super::{PATIENCE, config, invited, worker};
+use super::{PATIENCE, config, host, invited, worker};
 
 /// Hosts, of which one may go.
 struct Fleet {
@@ -26,21 +25,9 @@ struct Fleet {
     _place: TempDir,
 }
 
-async fn host(join: PathBuf, workers: u32) -> AgentHost {
-    let join = AgentJoin {
-        host: None,
-        checkpoint_dir: None,
-        enrolled: enrol(&join, Role::Agent).await.unwrap(),
-        listen: None,
-        advertise: None,
-        workers,
-        restarts: 0,
-        output: Output::Inherit,
-        program: std::env::current_exe().unwrap(),
-        arguments: ["--exact", "worker::becomes_a_worker", "--nocapture"].map(Into::into).into(),
-        environment: vec![],
-    };
-    agent(join).await.unwrap()
+async fn training_host(join: &Path, workers: u32) -> AgentHost {
+    let arguments = ["--exact", "worker::becomes_a_worker", "--nocapture"];
+    host(join, workers, std::env::current_exe().unwrap(), &arguments).await
 }
 
 impl Fleet {
@@ -49,9 +36,6 @@ impl Fleet {
         let place = tempfile::tempdir().unwrap();
         let state = place.path().join("state");
         let hosting = coordinate(CoordinateConfig {
-            saves: None,
-            checkpoint_dir: None,
-            mirror: None,
             min: 1,
             ..config(&state, stays + goes)
         });
@@ -60,9 +44,9 @@ impl Fleet {
         let workers = (stays + goes) as usize;
         let stays = match stays {
             0 => None,
-            some => Some(host(join.clone(), some).await),
+            some => Some(training_host(&join, some).await),
         };
-        let mut goes = host(join, goes).await;
+        let mut goes = training_host(&join, goes).await;
         goes.watch(NoticesConfig {
             service: Service::Of(Cloud::Aws),
             metadata: cloud.url().parse().unwrap(),
@@ -89,8 +73,9 @@ impl Fleet {
         let happening = async {
             loop {
                 let event = self.hosting.next_event().await.expect("the coordinator lives");
-                if let JobEvent::Generation(GenerationEvent::Forming { members, .. })
-                | JobEvent::Generation(GenerationEvent::Switched { members, .. }) = &event
+                if let JobEvent::Generation(
+                    GenerationEvent::Forming { members, .. } | GenerationEvent::Switched { members, .. },
+                ) = &event
                 {
                     self.members.clone_from(members);
                 }
@@ -103,21 +88,24 @@ impl Fleet {
         timeout(PATIENCE, happening).await.expect("it happens in time");
     }
 
+    /// Waits until this has happened so often.
+    async fn times(&mut self, times: u32, is_it: impl Fn(&JobEvent) -> bool) {
+        for _ in 0..times {
+            self.until(|_, event| is_it(event)).await;
+        }
+    }
+
     /// Waits until `workers` train, and have made steps.
     async fn whole(&mut self, workers: usize) {
         self.until(|fleet, _| fleet.members.len() == workers).await;
-        for _ in 0..3 {
-            self.until(|_, event| matches!(event, JobEvent::Steps(_))).await;
-        }
+        self.times(3, |event| matches!(event, JobEvent::Steps(_))).await;
     }
 
     /// Waits until the others train alone.
     async fn whole_without(&mut self, gone: &BTreeSet<WorkerId>) {
         assert_eq!(self.members.len(), 2);
         assert!(self.members.iter().all(|member| !gone.contains(member)));
-        for _ in 0..3 {
-            self.until(|_, event| matches!(event, JobEvent::Steps(_))).await;
-        }
+        self.times(3, |event| matches!(event, JobEvent::Steps(_))).await;
     }
 
     /// What happens on the host that may go, up to what `enough` wants.
@@ -134,9 +122,7 @@ impl Fleet {
     async fn leave(&mut self, cloud: &FakeCloud) -> BTreeSet<WorkerId> {
         cloud.interrupt("terminate", Duration::from_secs(118));
         let left = |event: &JobEvent| matches!(event, JobEvent::Worker(WorkerEvent::Left { .. }));
-        for _ in 0..2 {
-            self.until(|_, event| left(event)).await;
-        }
+        self.times(2, left).await;
         let seen = self.goes(|seen| seen.last() == Some(&AgentEvent::Away)).await;
         let ended = |event: &AgentEvent| match event {
             AgentEvent::Ended { worker, how } => {
@@ -236,18 +222,13 @@ async fn only_host(workers: u32) {
     let mut fleet = Fleet::training(&cloud, 0, workers).await;
     let old = fleet.members.clone();
     cloud.interrupt("terminate", Duration::from_secs(118));
-    for _ in 0..workers {
-        fleet
-            .until(|_, event| matches!(event, JobEvent::Worker(WorkerEvent::Leaving { .. })))
-            .await;
-    }
+    let leaving = |event: &JobEvent| matches!(event, JobEvent::Worker(WorkerEvent::Leaving { .. }));
+    fleet.times(workers, leaving).await;
     // The last of them waits for a worker that takes over the state.
     cloud.set(|told| told.resources.remove(ACTION));
     let whole = |fleet: &Fleet| fleet.members.len() == old.len() && !fleet.members.iter().any(|member| old.contains(member));
     fleet.until(|fleet, _| whole(fleet)).await;
-    for _ in 0..3 {
-        fleet.until(|_, event| matches!(event, JobEvent::Steps(_))).await;
-    }
+    fleet.times(3, |event| matches!(event, JobEvent::Steps(_))).await;
     fleet.end().await;
 }
 

@@ -2,8 +2,9 @@
 
 use std::fs::{self, File};
 
-use super::objects::{flip, manifest, objects, open, url};
-use super::site::{Site, has};
+use super::objects::{flip, manifest, objects, open};
+use super::program::has;
+use super::site::Site;
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
@@ -12,8 +13,7 @@ fn runtime() -> tokio::runtime::Runtime {
 #[test]
 fn a_damaged_object_is_found_named_and_healed() {
     let site = Site::with(&[10, 20]);
-    let m = url(&site, "m");
-    site.done(&format!("copy a {m} all"));
+    site.done("copy a @m all");
     let pack = flip(&site, "m", &20_u64.to_le_bytes());
     let pack = pack.file_name().unwrap().to_str().unwrap();
     let words = [
@@ -23,51 +23,43 @@ fn a_damaged_object_is_found_named_and_healed() {
         "1 not",
         "1 of 2 checkpoints cannot be used",
     ];
-    site.fails(&format!("verify {m}"), 1, &words);
+    site.fails("verify @m", &words);
     let words = ["s20", "was not copied", pack, "bytes 0..8 of tensor \"count\""];
-    site.fails(&format!("copy {m} b all"), 1, &words);
+    site.fails("copy @m b all", &words);
     assert_eq!(site.json("list b")["checkpoints"].as_array().unwrap().len(), 1);
     // Its name and its length are right.
-    has(&site.done(&format!("copy a {m} 20")), &["0 objects"]);
-    site.fails(&format!("verify {m}"), 1, &[pack]);
-    has(
-        &site.done(&format!("copy a {m} 20 --compare")),
-        &["1 object of", "1 already there"],
-    );
-    site.done(&format!("verify {m}"));
-    site.done(&format!("copy {m} b all"));
+    site.says("copy a @m 20", &["0 objects"]);
+    site.fails("verify @m", &[pack]);
+    site.says("copy a @m 20 --compare", &["1 object of", "1 already there"]);
+    site.done("verify @m");
+    site.done("copy @m b all");
     site.done("verify b");
 }
 
 #[test]
 fn an_object_of_another_length_is_seen_in_a_list_and_sent_again() {
     let site = Site::with(&[10]);
-    let m = url(&site, "m");
-    site.done(&format!("copy a {m}"));
+    site.done("copy a @m");
     let path = flip(&site, "m", &10_u64.to_le_bytes());
     let bytes = fs::metadata(&path).unwrap().len();
     for length in [0, bytes - 1, bytes + 1, 10 * bytes] {
         File::options().write(true).open(&path).unwrap().set_len(length).unwrap();
-        has(
-            &site.done(&format!("list {m}")),
-            &["1 of its objects are missing or of another length"],
-        );
-        site.fails(&format!("copy {m} b newest"), 1, &["none of its checkpoints can be used"]);
-        site.fails(&format!("copy {m} b 10"), 1, &["bytes", &format!("found {length}")]);
+        site.says("list @m", &["1 of its objects are missing or of another length"]);
+        site.fails("copy @m b newest", &["none of its checkpoints can be used"]);
+        site.fails("copy @m b 10", &["bytes", &format!("found {length}")]);
     }
-    has(&site.done(&format!("copy a {m}")), &["1 object of 1.00 MiB written"]);
-    site.done(&format!("verify {m}"));
+    site.says("copy a @m", &["1 object of 1.00 MiB written"]);
+    site.done("verify @m");
     fs::remove_file(&path).unwrap();
-    site.fails(&format!("verify {m}"), 1, &["it is not there"]);
-    site.done(&format!("copy a {m}"));
-    site.done(&format!("verify {m}"));
+    site.fails("verify @m", &["it is not there"]);
+    site.done("copy a @m");
+    site.done("verify @m");
 }
 
 #[test]
 fn a_damaged_manifest_is_passed_over_and_put_again() {
     let site = Site::with(&[10, 20]);
-    let m = url(&site, "m");
-    site.done(&format!("copy a {m} all"));
+    site.done("copy a @m all");
     let path = manifest(&site, "m", 20);
     let whole = fs::read(&path).unwrap();
     let mut flipped = whole.clone();
@@ -75,27 +67,26 @@ fn a_damaged_manifest_is_passed_over_and_put_again() {
     let long = vec![0; 128 << 20];
     for bytes in [&flipped[..], &whole[..whole.len() - 1], &[], &long] {
         fs::write(&path, bytes).unwrap();
-        has(&site.done(&format!("list {m}")), &["s10", "s20", "manifest"]);
-        site.fails(&format!("verify {m}"), 1, &["1 of 2 checkpoints cannot be used", "s10"]);
-        has(&site.done(&format!("copy {m} b newest")), &["copied s10"]);
-        site.fails(&format!("copy {m} b 20"), 1, &["s20"]);
+        site.says("list @m", &["s10", "s20", "manifest"]);
+        site.fails("verify @m", &["1 of 2 checkpoints cannot be used", "s10"]);
+        site.says("copy @m b newest", &["copied s10"]);
+        site.fails("copy @m b 20", &["s20"]);
     }
     // A manifest is its name: one of another step is none.
     fs::write(&path, fs::read(manifest(&site, "m", 10)).unwrap()).unwrap();
-    site.fails(&format!("copy {m} b 20"), 1, &["expected the manifest"]);
-    site.done(&format!("copy a {m}"));
+    site.fails("copy @m b 20", &["expected the manifest"]);
+    site.done("copy a @m");
     assert_eq!(fs::read(&path).unwrap(), whole);
-    site.done(&format!("verify {m}"));
+    site.done("verify @m");
     // What is none of ours is left alone.
     fs::write(path.with_file_name("7-00.manifest"), []).unwrap();
-    has(&site.done(&format!("list {m}")), &["2 checkpoints"]);
+    site.says("list @m", &["2 checkpoints"]);
 }
 
 #[test]
 fn the_newest_that_is_whole_is_brought_if_it_is_newer() {
     let site = Site::with(&[10, 20, 30, 40]);
-    let m = url(&site, "m");
-    site.done(&format!("copy a {m} all"));
+    site.done("copy a @m all");
     let mirror = open(&site, "m");
     let bring = |name: &str| runtime().block_on(mirror.bring_newest(&site.path(name)));
     flip(&site, "m", &40_u64.to_le_bytes());

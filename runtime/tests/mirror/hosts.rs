@@ -5,8 +5,7 @@ use std::fs;
 use sardana_actors::depot::{DEPOT_FILE, identity};
 
 use super::objects::url;
-use super::program::{Running, as_worker};
-use super::running::{Site as Hosts, text};
+use super::running::Site as Hosts;
 use super::site::Site;
 
 /// Of depots on one host only that with the lowest id is given checkpoints: it shall be the agent's.
@@ -20,33 +19,13 @@ fn choose_depots(site: &Site, agent: &str, coordinator: &str) {
 #[test]
 fn what_is_on_another_host_gets_into_the_mirror_even_when_the_job_ends() {
     let (site, hosts) = (Site::new(), Hosts::new());
-    choose_depots(&site, "of agent", "of coordinator");
-    let (here, there, m) = (site.path("of coordinator"), site.path("of agent"), url(&site, "m"));
-    let flags = [
-        "-n",
-        "2",
-        "--checkpoint-every",
-        "1000000",
-        "--checkpoint-dir",
-        text(&here),
-        "--mirror",
-        &m,
-    ];
-    let (coordinator, _) = hosts.coordinator("state", "127.0.0.1:0", &flags);
-    let join = hosts.invite("state", "agent", "1", "agent.join");
-    let mut command = hosts.command(&[
-        "agent",
-        "--log-format",
-        "json",
-        "--notices",
-        "none",
-        "-n",
-        "2",
-        "--join",
-        text(&join),
-    ]);
-    command.args(["--checkpoint-dir", text(&there), "--"]);
-    let agent = Running::start(as_worker(&mut command).env("RUST_LOG", "info"));
+    choose_depots(&site, "agents", "coordinators");
+    let (here, there, m) = (site.path("coordinators"), site.path("agents"), url(&site, "m"));
+    let flags = format!("--checkpoint-every 1000000 --checkpoint-dir {} --mirror {m}", here.display());
+    let (coordinator, _) = hosts.coordinator("state", "127.0.0.1:0", &format!("-n 2 {flags}"));
+    hosts.invite("state", "agent", "agent.join");
+    let agent = "agent --notices none -n 2 --join agent.join";
+    let agent = hosts.start_workers(&format!("{agent} --checkpoint-dir {}", there.display()));
     // The agent's depot, and the coordinator's own.
     let depot = "sardana::event::depot";
     coordinator.events([depot, depot, "sardana::event::formed"]);
@@ -57,8 +36,7 @@ fn what_is_on_another_host_gets_into_the_mirror_even_when_the_job_ends() {
     let out = coordinator.ends_well();
     agent.ends_well();
     let hash = out.lines().find_map(|line| line.strip_prefix("state: ")).unwrap();
-    let verified = site.done(&format!("verify {m}"));
-    assert!(verified.contains(&format!("whole, state {hash}")), "{verified}");
+    site.says("verify @m", &[&format!("whole, state {hash}")]);
     let in_own = sardana::checkpoints::Checkpoints::open(&here, &[]).unwrap().list();
     assert!(in_own.entries.is_empty(), "it was read where it is: {:?}", in_own.entries);
 }

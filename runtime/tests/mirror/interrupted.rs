@@ -7,8 +7,9 @@ use sardana::checkpoints::mirror::{Belief, Pieces, Sent, UploadError};
 use sardana::checkpoints::{Checkpoints, Dtype, ManifestKey, PieceHash, TensorSpec};
 use sardana_storage::store::Store;
 
-use super::objects::{objects, open, url};
-use super::site::{Site, Tensors, has, save_tensors};
+use super::objects::{objects, open};
+use super::program::has;
+use super::site::{Site, Tensors, save_tensors};
 
 /// A state of four packs, of which the last is short and two are equal.
 fn large(step: u64) -> Tensors {
@@ -94,10 +95,9 @@ async fn what_was_sent_is_not_sent_again() {
     };
     assert_eq!(sent, expected);
     drop(from);
-    let m = url(&site, "m");
-    site.done(&format!("verify {m}"));
-    has(&site.done(&format!("copy {m} b all")), &["copied s10", "copied s20"]);
+    site.done("verify @m");
+    site.says("copy @m b all", &["copied s10", "copied s20"]);
     site.done("verify b");
-    let shown = [&m, "a"].map(|place| site.json(&format!("show {place} 20"))["state"].clone());
+    let shown = ["@m", "a"].map(|place| site.json(&format!("show {place} 20"))["state"].clone());
     assert_eq!(shown[0], shown[1]);
 }

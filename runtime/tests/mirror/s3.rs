@@ -4,24 +4,19 @@ use std::process::Command;
 
 use super::jobs::killed_and_brought_back;
 use super::moto::Moto;
-use super::site::{Site, has};
+use super::program::{has, said};
+use super::site::Site;
 
-/// The exit code of `sardana checkpoints` with these arguments, and all that it says.
-fn says(site: &Site, moto: &Moto, line: &str) -> (Option<i32>, String) {
-    let output = moto.show(&mut site.command(line)).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+/// All that `sardana checkpoints` says with these arguments, when it ends with this code.
+fn says(site: &Site, moto: &Moto, line: &str, code: i32) -> String {
+    said(moto.show(&mut site.command(line)), code).concat()
 }
 
 #[test]
 fn checkpoints_get_to_s3_and_back() {
     let Some(moto) = Moto::start() else { return };
     let site = Site::with(&[10, 20, 30]);
-    let done = |line: &str, words: &[&str]| {
-        let (code, said) = says(&site, &moto, line);
-        assert_eq!(code, Some(0), "{line}: {said}");
-        has(&said, words);
-    };
+    let done = |line: &str, words: &[&str]| has(&says(&site, &moto, line, 0), words);
     let m = "s3://bucket/jobs/digits";
     done(
         &format!("copy a {m} all"),
@@ -50,8 +45,7 @@ fn checkpoints_get_to_s3_and_back() {
         "copy a s3://elsewhere/job",
         "copy s3://elsewhere/job b",
     ] {
-        let (code, said) = says(&site, &moto, line);
-        assert_eq!(code, Some(1), "{line}: {said}");
+        let said = says(&site, &moto, line, 1);
         assert!(said.contains("elsewhere") && !said.contains("a secret"), "{line}: {said}");
     }
 }
@@ -64,7 +58,6 @@ fn a_job_goes_on_from_s3_when_its_disk_is_lost() {
         moto.show(command);
     };
     let hash = killed_and_brought_back(&site, "s3://bucket/lost", &show);
-    let (code, said) = says(&site, &moto, "verify s3://bucket/lost");
-    assert_eq!(code, Some(0), "{said}");
-    has(&said, &[&format!("whole, state {hash}")]);
+    let verified = says(&site, &moto, "verify s3://bucket/lost", 0);
+    has(&verified, &[&format!("whole, state {hash}")]);
 }

@@ -8,7 +8,7 @@ use sardana::local::{self, LocalError};
 use sardana::model::ModelError;
 use sardana::{JobSpec, TrainingError};
 
-use super::site::PATIENCE;
+use super::loopback::PATIENCE;
 use super::slope::{Fault, Slope, job};
 
 /// Trains on three threads, unless that hangs.

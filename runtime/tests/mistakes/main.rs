@@ -4,6 +4,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test waits for the events that it is about")]
 
 mod alone;
+mod loopback;
 mod models;
 mod processes;
 mod site;

@@ -12,7 +12,7 @@ use sardana::{AgentEvent, Balance, JobSpec, Summary, reference};
 use sardana_actors::agent::BUNDLE_VARIABLE;
 use tokio::time::timeout;
 
-use super::site::PATIENCE;
+use super::loopback::PATIENCE;
 use super::slope::{Slope, job};
 
 /// Names a folder: the first worker to make another in it fails.

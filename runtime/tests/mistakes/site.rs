@@ -1,28 +1,22 @@
 //! A coordinator in this process, and workers on threads of it, over real QUIC on loopback.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
 
 use sardana::model::{ModelError, StateHash, Trainable};
 use sardana::worker::{ProcessError, serve};
-use sardana::{Balance, Job, JobEvent, JobSpec, WorkerEvent};
+use sardana::{Job, JobEvent, JobSpec, WorkerEvent};
 use sardana_actors::agent::Bundle;
-use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past, Succession};
+use sardana_actors::coordinator::Coordinator;
 use sardana_actors::worker::Ended;
-use sardana_net::enrol::Registrar;
 use sardana_net::trust::{Authority, Credentials, Role};
-use sardana_protocol::words::{Incarnation, JobId};
+use sardana_protocol::words::JobId;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-pub(crate) const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-
-/// Nothing in these tests takes long; whatever has not happened by then never will.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+use super::loopback::{PATIENCE, bundle, coordinator};
 
 pub(crate) struct Site {
     runtime: Runtime,
@@ -53,6 +47,12 @@ impl Worker {
         assert_eq!(error.exit_code(), sardana::worker::EXIT_GIVE_UP, "{error}");
         error.to_string()
     }
+
+    /// Requires that it gave up, with these words.
+    pub(crate) fn is_refused(self, words: &[&str]) {
+        let refusal = self.refusal();
+        assert!(words.iter().all(|word| refusal.contains(word)), "{refusal}");
+    }
 }
 
 impl Site {
@@ -69,20 +69,7 @@ impl Site {
             .build()
             .unwrap();
         let authority = Arc::new(authority);
-        let config = CoordinatorConfig {
-            registrar: Arc::new(Registrar::new(Arc::clone(&authority))),
-            listen: LOOPBACK,
-            incarnation: Incarnation::new(1),
-            past: Past::None,
-            succession: Succession::Resume,
-            records: None,
-            min: workers,
-            expected: workers,
-            max: 8,
-            balance: Balance::default(),
-            saves: None,
-        };
-        let (coordinator, events) = runtime.block_on(coordinator::start(config)).unwrap();
+        let (coordinator, events) = runtime.block_on(coordinator(&authority, workers));
         Self {
             runtime,
             authority,
@@ -92,14 +79,7 @@ impl Site {
     }
 
     pub(crate) fn bundle(&self, credentials: Credentials) -> Bundle {
-        Bundle {
-            credentials,
-            coordinator: self.coordinator.address().into(),
-            listen: LOOPBACK,
-            advertise: None,
-            tally: None,
-            memory: None,
-        }
+        bundle(&self.coordinator, credentials)
     }
 
     /// Starts the worker `id`.

@@ -1,5 +1,8 @@
 //! A small model for these tests, with a switch for what may go wrong in it after it has joined.
 
+use std::thread::sleep;
+use std::time::Duration;
+
 use sardana::data::Shard;
 use sardana::model::{Dtype, GradientWriter, Mean, ModelError, Step, TensorSpec, Trainable};
 use sardana::{Job, JobSpec};
@@ -10,6 +13,8 @@ pub(crate) struct Slope {
     pub(crate) w: f64,
     pub(crate) fault: Fault,
     pub(crate) tensor: &'static str,
+    /// How long each gradient takes.
+    pub(crate) pause: Duration,
 }
 
 /// What goes wrong, at step 2: after the probe and after joining.
@@ -56,6 +61,7 @@ impl Trainable for Slope {
     }
 
     fn gradient(&self, shard: &Shard, out: &mut GradientWriter<'_>) -> Result<(), ModelError> {
+        sleep(self.pause);
         let fault = if shard.step() == Step::new(2) {
             self.fault
         } else {

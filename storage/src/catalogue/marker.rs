@@ -77,13 +77,7 @@ impl Mark {
         bytes
     }
 
-    /// Reads half of a marker, and nothing comes of it.
-    #[cfg(feature = "fuzzing")]
-    pub(super) fn look(bytes: &[u8]) {
-        let _ = Self::decode(bytes);
-    }
-
-    fn decode(bytes: &[u8]) -> Half {
+    pub(super) fn decode(bytes: &[u8]) -> Half {
         let Some(text) = checked(bytes) else {
             return Half::Damaged;
         };
@@ -121,7 +115,7 @@ fn checked(bytes: &[u8]) -> Option<&str> {
     (blake3::hash(text.as_bytes()).to_hex().as_str() == check).then_some(text)
 }
 
-enum Half {
+pub(super) enum Half {
     Whole(Mark),
     Newer(u32),
     Damaged,

@@ -13,6 +13,12 @@ fn place() -> (tempfile::TempDir, PathBuf) {
     (place, path)
 }
 
+/// A catalogue with one record.
+fn put_one(path: &Path) {
+    let catalogue = Catalogue::open(path).unwrap().catalogue;
+    catalogue.table("t").unwrap().put(b"k", b"v").unwrap();
+}
+
 #[test]
 fn what_is_put_is_there_after_reopening() {
     let (_place, path) = place();
@@ -134,13 +140,7 @@ fn a_second_one_is_refused_by_the_firsts_number() {
 #[test]
 fn half_a_marker_is_enough_and_is_made_whole() {
     let (_place, path) = place();
-    Catalogue::open(&path)
-        .unwrap()
-        .catalogue
-        .table("t")
-        .unwrap()
-        .put(b"k", b"v")
-        .unwrap();
+    put_one(&path);
     let mut bytes = fs::read(path.join(MARKER_FILE)).unwrap();
     bytes[30] ^= 1;
     fs::write(path.join(MARKER_FILE), bytes).unwrap();
@@ -154,13 +154,7 @@ fn half_a_marker_is_enough_and_is_made_whole() {
 #[test]
 fn sleds_data_in_use_by_another_program_is_not_taken_for_damage() {
     let (_place, path) = place();
-    Catalogue::open(&path)
-        .unwrap()
-        .catalogue
-        .table("t")
-        .unwrap()
-        .put(b"k", b"v")
-        .unwrap();
+    put_one(&path);
     let other = fs::File::open(path.join("store/db")).unwrap();
     rustix::fs::flock(&other, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
     let error = Catalogue::open(&path).unwrap_err();
@@ -237,15 +231,8 @@ fn what_is_set_aside_is_kept_and_the_next_one_is_new() {
 fn a_store_of_another_catalogue_and_of_a_later_release_are_told() {
     let (_place, path) = place();
     let (_other_place, other) = place();
-    for path in [&path, &other] {
-        Catalogue::open(path)
-            .unwrap()
-            .catalogue
-            .table("t")
-            .unwrap()
-            .put(b"k", b"v")
-            .unwrap();
-    }
+    put_one(&path);
+    put_one(&other);
     fs::copy(other.join(MARKER_FILE), path.join(MARKER_FILE)).unwrap();
     let error = Catalogue::open(&path).unwrap_err();
     assert!(matches!(error, CatalogueError::Foreign { .. }), "{error}");

@@ -50,7 +50,7 @@ impl PrivateFolder {
             }
         }
         let found = Facts::of(&fs::metadata(path).map_err(system)?);
-        judge(path, found, Wanted::Folder, own_user())?;
+        judge(path, found, FOLDER, own_user())?;
         Ok(Self(path.to_owned()))
     }
 
@@ -156,7 +156,7 @@ fn open_judged(path: &Path, flags: OFlags) -> Result<File, PrivateError> {
     let opened = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|error| system(error.into()))?;
     let file = File::from(opened);
     // What was opened is looked at, so that no process can put another file there in between.
-    judge(path, Facts::of(&file.metadata().map_err(system)?), Wanted::File, own_user())?;
+    judge(path, Facts::of(&file.metadata().map_err(system)?), FILE, own_user())?;
     Ok(file)
 }
 
@@ -166,27 +166,22 @@ pub fn own_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// A file or a folder: what it is called, and the mode that it should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
-    File,
-    Folder,
+struct Wanted {
+    words: &'static str,
+    mode: u32,
 }
 
-impl Wanted {
-    const fn mode(self) -> u32 {
-        match self {
-            Self::File => 0o600,
-            Self::Folder => 0o700,
-        }
-    }
+const FILE: Wanted = Wanted {
+    words: "a file",
+    mode: 0o600,
+};
 
-    const fn words(self) -> &'static str {
-        match self {
-            Self::File => "a file",
-            Self::Folder => "a folder",
-        }
-    }
-}
+const FOLDER: Wanted = Wanted {
+    words: "a folder",
+    mode: 0o700,
+};
 
 /// What decides whether something is private.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,15 +194,9 @@ struct Facts {
 
 impl Facts {
     fn of(metadata: &Metadata) -> Self {
-        let kind = if metadata.is_file() {
-            Some(Wanted::File)
-        } else if metadata.is_dir() {
-            Some(Wanted::Folder)
-        } else {
-            None
-        };
+        let file = metadata.is_file().then_some(FILE);
         Self {
-            kind,
+            kind: file.or_else(|| metadata.is_dir().then_some(FOLDER)),
             mode: metadata.mode() & 0o7777,
             owner: metadata.uid(),
         }
@@ -217,7 +206,7 @@ impl Facts {
 fn judge(path: &Path, found: Facts, wanted: Wanted, own: u32) -> Result<(), PrivateError> {
     let path = path.to_owned();
     if found.kind != Some(wanted) {
-        let expected = wanted.words();
+        let expected = wanted.words;
         Err(PrivateError::Kind { path, expected })
     } else if found.owner != own {
         Err(PrivateError::Owner {
@@ -228,7 +217,7 @@ fn judge(path: &Path, found: Facts, wanted: Wanted, own: u32) -> Result<(), Priv
     } else if found.mode & 0o077 != 0 {
         Err(PrivateError::Open {
             path,
-            expected: wanted.mode(),
+            expected: wanted.mode,
             found: found.mode,
         })
     } else {
@@ -334,16 +323,16 @@ mod tests {
     #[test]
     fn what_belongs_to_another_user_is_refused() {
         let facts = Facts {
-            kind: Some(Wanted::File),
+            kind: Some(FILE),
             mode: 0o600,
             owner: 1_001,
         };
         let path = Path::new("x");
-        judge(path, facts, Wanted::File, 1_001).unwrap();
-        let error = judge(path, facts, Wanted::File, 1_000).unwrap_err().to_string();
+        judge(path, facts, FILE, 1_001).unwrap();
+        let error = judge(path, facts, FILE, 1_000).unwrap_err().to_string();
         assert!(error.contains("expected the owner 1000, found 1001"), "{error}");
         assert!(
-            judge(path, facts, Wanted::File, 0).is_err(),
+            judge(path, facts, FILE, 0).is_err(),
             "root reads no other user's files by mistake"
         );
     }

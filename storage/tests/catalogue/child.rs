@@ -1,107 +1,55 @@
-//! This program once more, as a process that can be killed: it commits and says so, or opens and says what it found.
+//! This program once more: it commits and says so, or opens and says what it found.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::path::Path;
 use std::time::Duration;
 
 use sardana_storage::catalogue::Catalogue;
 
 use crate::history;
+use crate::process::{Process, asked_for, heard, say};
 
-const FOLDER: &str = "SARDANA_TEST_CATALOGUE";
-const WORK: &str = "SARDANA_TEST_CATALOGUE_WORK";
+/// To commit for ever: `acknowledged N` after each; `failed REASON` when it can no more, and then whether it is so for good.
+pub(crate) const COMMIT: &str = "commit";
+
+/// To open, read and say `whole N`, after which one more commit is made, or `refused REASON`.
+const JUDGE: &str = "judge";
 
 /// What its judgement begins with.
 const WORDS: [&str; 3] = ["whole ", "wrong ", "refused "];
 
-/// What a child is to do.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Work {
-    /// Commit for ever: `acknowledged N` after each; `failed REASON` when it can no more, and then whether it is so for
-    /// good.
-    Commit,
-    /// Open, read and say `whole N`, after which one more commit is made, or `refused REASON`.
-    Judge,
-}
-
-impl Work {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Commit => "commit",
-            Self::Judge => "judge",
-        }
-    }
-}
-
-/// How to start a child for the catalogue in `folder`. With a `wrapper`, that program is started with its arguments and the
-/// child's.
-pub(crate) fn command(wrapper: &[&str], work: Work, folder: &Path) -> Command {
-    let this = std::env::current_exe().unwrap();
-    let mut command = match wrapper.split_first() {
-        Some((program, arguments)) => {
-            let mut command = Command::new(program);
-            command.args(arguments).arg(this);
-            command
-        }
-        None => Command::new(this),
-    };
-    command.args(["--exact", "child::child", "--nocapture"]);
-    command
-        .env(FOLDER, folder)
-        .env(WORK, work.word())
-        .env_remove("RUST_BACKTRACE");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    command
-}
-
 /// A child that commits.
 pub(crate) struct Committing {
-    child: Child,
-    lines: BufReader<ChildStdout>,
+    process: Process,
     pub(crate) acknowledged: u64,
 }
 
 impl Committing {
     pub(crate) fn start(folder: &Path, acknowledged: u64) -> Self {
-        let mut child = command(&[], Work::Commit, folder).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
-        Self {
-            child,
-            lines,
-            acknowledged,
-        }
+        let process = Process::start(COMMIT, folder);
+        Self { process, acknowledged }
     }
 
     /// Waits until it has acknowledged so many more.
     pub(crate) fn wait(&mut self, more: u64) {
         let wanted = self.acknowledged + more;
         while self.acknowledged < wanted {
-            let mut line = String::new();
-            assert!(self.lines.read_line(&mut line).unwrap() > 0, "it ended by itself");
+            let line = self.process.line();
             assert!(!line.starts_with("failed"), "{line}");
             self.acknowledged = number(&line).unwrap_or(self.acknowledged);
         }
     }
 
     /// Kills it, and reads what it had said before: how many were acknowledged.
-    pub(crate) fn kill(mut self) -> u64 {
-        self.child.kill().unwrap();
-        let mut rest = String::new();
-        self.lines.read_to_string(&mut rest).unwrap();
-        self.child.wait().unwrap();
+    pub(crate) fn kill(self) -> u64 {
+        let rest = self.process.kill();
         let last = rest.lines().filter_map(number).next_back();
         last.unwrap_or(self.acknowledged)
     }
 }
 
-/// Lets a child judge the catalogue in `folder`: what it says. Another process, so that this one has nothing open on a file
-/// system that is unmounted next, and its sled, whose threads serve all that a process has open, is not broken for other
-/// tests.
+/// Lets a child judge the catalogue in `folder`: what it says.
 pub(crate) fn judged(folder: &Path) -> String {
-    let output = command(&[], Work::Judge, folder).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{:?}: {said}", output.status);
+    let said = heard(JUDGE, folder);
     let line = said.lines().find(|line| WORDS.iter().any(|word| line.starts_with(word)));
     line.unwrap_or_else(|| panic!("no judgement in {said}")).to_owned()
 }
@@ -126,25 +74,13 @@ pub(crate) fn number(line: &str) -> Option<u64> {
     line.strip_prefix("acknowledged ")?.trim_end().parse().ok()
 }
 
-fn say(line: &str) {
-    // One write for a line: half a line is none.
-    let mut out = std::io::stdout();
-    out.write_all(format!("{line}\n").as_bytes())
-        .and_then(|()| out.flush())
-        .unwrap();
-}
-
 /// Not a test, but what a child does. Without a folder it has nothing to do.
 #[test]
 fn child() {
-    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
-        return;
-    };
-    say("");
-    match std::env::var(WORK).unwrap().as_str() {
-        "commit" => commit(&folder),
-        "judge" => judge(&folder),
-        work => panic!("unknown work: {work}"),
+    match asked_for() {
+        Some((work, folder)) if work == COMMIT => commit(&folder),
+        Some((_, folder)) => judge(&folder),
+        None => {}
     }
 }
 

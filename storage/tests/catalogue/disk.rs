@@ -19,6 +19,11 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
     }
 }
 
+/// Copies a folder with what is in it, as private as it is.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    run("cp", &["-a", text(from), text(to)]).unwrap();
+}
+
 /// Something mounted at a folder, until it is dropped.
 pub(crate) struct Mounted(PathBuf);
 

@@ -7,8 +7,9 @@ use std::process::{Command, Output};
 
 use sardana_storage::catalogue::{Catalogue, CatalogueError, Found};
 
-use crate::child::{Committing, Work, command, number, require};
+use crate::child::{COMMIT, Committing, number, require};
 use crate::disk::Mounted;
+use crate::process::command;
 
 #[test]
 fn a_full_disk_is_told_and_loses_nothing() {
@@ -20,7 +21,7 @@ fn a_full_disk_is_told_and_loses_nothing() {
             Err(reason) => return println!("skipped: {reason}"),
         };
         let folder = at.join("catalogue");
-        let output = command(&[], Work::Commit, &folder).output().unwrap();
+        let output = command(&[], COMMIT, &folder).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{said}");
         let failed = said.lines().find(|line| line.starts_with("failed ")).unwrap();
@@ -86,7 +87,7 @@ fn strace() -> Result<(), String> {
 fn under_strace(inject: &str, folder: &Path) -> Output {
     let inject = format!("-einject=fdatasync:{inject}");
     let wrapper = ["strace", "-f", "-qq", "-o/dev/null", "-etrace=fdatasync", &inject];
-    command(&wrapper, Work::Commit, folder).output().unwrap()
+    command(&wrapper, COMMIT, folder).output().unwrap()
 }
 
 /// Between sled's sync and the marker's, and before and after.

@@ -7,36 +7,30 @@ use std::path::Path;
 use sardana_storage::catalogue::{Catalogue, CatalogueError, Found, Repair};
 
 use crate::child::judged;
+use crate::disk::copy;
 use crate::history;
-use crate::injury::{Injury, Part, copy};
+use crate::injury::{Injury, Part};
 use crate::random::rounds;
 
 const COMMITS: u64 = 120;
 
 /// A catalogue that has had [`COMMITS`] commits, closed now and then. sled sums it up when it is opened: after the last of
-/// them, or long before.
-fn healthy(folder: &Path, summed_up: SummedUp) {
+/// them if `summed_up`, or long before.
+fn healthy(folder: &Path, summed_up: bool) {
     for last in [COMMITS / 3, COMMITS / 2, COMMITS] {
         let catalogue = Catalogue::open(folder).unwrap().catalogue;
         history::go_on(&catalogue, last, |_| ()).unwrap();
     }
-    match summed_up {
-        SummedUp::Last => drop(Catalogue::open(folder).unwrap()),
-        SummedUp::Before => {}
+    if summed_up {
+        drop(Catalogue::open(folder).unwrap());
     }
-}
-
-#[derive(Clone, Copy, Debug)]
-enum SummedUp {
-    Before,
-    Last,
 }
 
 #[test]
 fn every_injury_ends_in_the_right_data_or_a_clear_error() {
     let place = tempfile::tempdir().unwrap();
-    let kinds = [SummedUp::Before, SummedUp::Last].map(|summed_up| {
-        let folder = place.path().join(format!("{summed_up:?}"));
+    let kinds = [false, true].map(|summed_up| {
+        let folder = place.path().join(summed_up.to_string());
         healthy(&folder, summed_up);
         folder
     });
@@ -71,7 +65,7 @@ fn every_injury_ends_in_the_right_data_or_a_clear_error() {
 fn injured(hurt: impl Fn(&Path)) -> (tempfile::TempDir, Result<Found, CatalogueError>) {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("catalogue");
-    healthy(&folder, SummedUp::Last);
+    healthy(&folder, true);
     hurt(&folder);
     let opened = Catalogue::open(&folder).map(|opened| {
         assert!(history::read(&opened.catalogue).unwrap() == history::after(COMMITS));

@@ -1,10 +1,10 @@
 //! One injury to one file of a catalogue, from a seed.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::random::Random;
+use crate::wound::Wound;
 
 /// A file that is injured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,15 +13,6 @@ pub(crate) enum Part {
     Settings,
     Snapshot,
     Marker,
-}
-
-#[derive(Debug)]
-pub(crate) enum Wound {
-    Bits(Vec<u64>),
-    Cut(u64),
-    Zeroed(u64, u64),
-    Noise(u64, u64),
-    Deleted,
 }
 
 #[derive(Debug)]
@@ -41,7 +32,7 @@ impl Injury {
             _ => Part::Marker,
         };
         let path = path_of(folder, part);
-        let mut bytes = fs::read(&path).unwrap();
+        let bytes = fs::read(&path).unwrap();
         let len = bytes.len() as u64;
         // Where something is: most of sled's data is zeros, and most of a marker line ends.
         let used: Vec<u64> = (0..len).filter(|&at| !matches!(bytes[at as usize], 0 | b'\n')).collect();
@@ -59,27 +50,13 @@ impl Injury {
             7 => Wound::Noise(somewhere(&mut random), random.within(1..5_000)),
             _ => Wound::Deleted,
         };
-        let range = |at: u64, count: u64| at as usize..(at + count).min(len) as usize;
-        match &wound {
-            Wound::Bits(bits) => bits.iter().for_each(|bit| bytes[(bit / 8) as usize] ^= 1 << (bit % 8)),
-            Wound::Cut(to) => bytes.truncate(*to as usize),
-            Wound::Zeroed(at, count) => bytes[range(*at, *count)].fill(0),
-            Wound::Noise(at, count) => bytes[range(*at, *count)].fill_with(|| random.next().to_le_bytes()[3]),
-            Wound::Deleted => {}
-        }
-        match &wound {
-            Wound::Deleted => fs::remove_file(&path).unwrap(),
-            Wound::Bits(_) | Wound::Cut(_) | Wound::Zeroed(..) | Wound::Noise(..) => fs::write(&path, &bytes).unwrap(),
-        }
+        wound.inflict(&path, &mut random);
         Self { part, wound }
     }
 
     /// Whether nothing is lost by it, so that it must be healed.
     pub(crate) fn heals(&self) -> bool {
-        match self.part {
-            Part::Snapshot | Part::Settings => true,
-            Part::Data | Part::Marker => false,
-        }
+        matches!(self.part, Part::Snapshot | Part::Settings)
     }
 }
 
@@ -93,21 +70,6 @@ fn path_of(folder: &Path, part: Part) -> PathBuf {
             entries
                 .find(|path| path.file_name().unwrap().to_string_lossy().starts_with("snap."))
                 .unwrap()
-        }
-    }
-}
-
-/// Copies a folder with what is in it, as private as it is.
-pub(crate) fn copy(from: &Path, to: &Path) {
-    fs::create_dir(to).unwrap();
-    fs::set_permissions(to, fs::Permissions::from_mode(0o700)).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
         }
     }
 }

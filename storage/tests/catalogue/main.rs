@@ -17,4 +17,7 @@ mod killed;
 mod model;
 mod power;
 mod power_disk;
+mod process;
 mod random;
+#[expect(dead_code, reason = "shared with other tests")]
+mod wound;

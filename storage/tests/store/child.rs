@@ -1,38 +1,20 @@
-//! This program once more, as a process that can be killed: it makes checkpoints and says so, or opens a store and says what it found.
+//! This program once more: it makes checkpoints and says so, or opens a store and says what it found.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::path::Path;
 
 use sardana_storage::store::{Options, Store};
 
 use crate::history::{self, Word};
-
-const FOLDER: &str = "SARDANA_TEST_STORE";
-const WORK: &str = "SARDANA_TEST_STORE_WORK";
+use crate::process::{Process, asked_for, heard, say};
 
 const OPTIONS: Options = Options { segment_bytes: 1 << 20 };
 
-#[derive(Clone, Copy, Debug)]
-enum Work {
-    /// Make checkpoints for ever; `failed REASON` when it can no more.
-    Make,
-    /// Open, read and say what is there.
-    Judge,
-}
+/// To make checkpoints for ever; `failed REASON` when it can no more.
+const MAKE: &str = "make";
 
-fn command(work: Work, folder: &Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "child::child", "--nocapture"]);
-    let work = match work {
-        Work::Make => "make",
-        Work::Judge => "judge",
-    };
-    command.env(FOLDER, folder).env(WORK, work).env_remove("RUST_BACKTRACE");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    command
-}
+/// To open, read and say what is there.
+const JUDGE: &str = "judge";
 
 /// What was said of checkpoints: the newest word of each.
 #[derive(Clone, Debug, Default)]
@@ -86,8 +68,7 @@ impl Said {
 
 /// A child that makes checkpoints.
 pub(crate) struct Making {
-    child: Child,
-    lines: BufReader<ChildStdout>,
+    process: Process,
     said: Said,
     heard: u64,
 }
@@ -95,22 +76,14 @@ pub(crate) struct Making {
 impl Making {
     pub(crate) fn start(folder: &Path, mut said: Said) -> Self {
         said.failed = None;
-        let mut child = command(Work::Make, folder).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
-        let heard = 0;
-        Self {
-            child,
-            lines,
-            said,
-            heard,
-        }
+        let (process, heard) = (Process::start(MAKE, folder), 0);
+        Self { process, said, heard }
     }
 
     /// Waits until it has said so many words, and is in the middle of what comes next.
     pub(crate) fn wait(&mut self, words: u64) {
         while self.heard < words {
-            let mut line = String::new();
-            assert!(self.lines.read_line(&mut line).unwrap() > 0, "it ended by itself");
+            let line = self.process.line();
             self.said.hear(&line);
             assert_eq!(self.said.failed, None);
             self.heard += u64::from(line.starts_with("Committed") || line.starts_with("Del") || line.starts_with("open"));
@@ -119,18 +92,13 @@ impl Making {
 
     /// Kills it, and hears what it had said before.
     pub(crate) fn kill(mut self) -> Said {
-        self.child.kill().unwrap();
-        self.hear_out()
+        self.process.kill().lines().for_each(|line| self.said.hear(line));
+        self.said
     }
 
     /// Waits until it can no more.
     pub(crate) fn hear_out(mut self) -> Said {
-        let mut rest = String::new();
-        self.lines.read_to_string(&mut rest).unwrap();
-        self.child.wait().unwrap();
-        // Half a line is none.
-        let whole = rest.rfind('\n').map_or("", |end| &rest[..end]);
-        whole.lines().for_each(|line| self.said.hear(line));
+        self.process.rest().lines().for_each(|line| self.said.hear(line));
         self.said
     }
 }
@@ -144,14 +112,10 @@ pub(crate) struct Judgement {
     pub(crate) refused: Option<String>,
 }
 
-/// Lets a child judge the store in `folder`. Another process, so that this one has nothing open on a file system that is unmounted next,
-/// and a sled that breaks is not that of other tests.
+/// Lets a child judge the store in `folder`.
 pub(crate) fn judged(folder: &Path) -> Judgement {
-    let output = command(Work::Judge, folder).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{:?}: {said}", output.status);
     let mut judgement = Judgement::default();
-    for line in said.lines() {
+    for line in heard(JUDGE, folder).lines() {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
             "whole" => drop(judgement.found.insert(rest.parse().unwrap(), None)),
@@ -168,25 +132,13 @@ pub(crate) fn judged(folder: &Path) -> Judgement {
     judgement
 }
 
-fn say(line: &str) {
-    // One write for a line: half a line is none.
-    let mut out = std::io::stdout();
-    out.write_all(format!("{line}\n").as_bytes())
-        .and_then(|()| out.flush())
-        .unwrap();
-}
-
 /// Not a test, but what a child does. Without a folder it has nothing to do.
 #[test]
 fn child() {
-    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
-        return;
-    };
-    say("");
-    match std::env::var(WORK).unwrap().as_str() {
-        "make" => make(&folder),
-        "judge" => judge(&folder),
-        work => panic!("unknown work: {work}"),
+    match asked_for() {
+        Some((work, folder)) if work == MAKE => make(&folder),
+        Some((_, folder)) => judge(&folder),
+        None => {}
     }
 }
 

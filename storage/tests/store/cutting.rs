@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::memory::{Image, Op, apply};
+use crate::memory::{Image, Move, Op, Write, apply};
 use crate::random::Random;
 
 /// What becomes of what was not synced.
@@ -23,17 +23,17 @@ pub(crate) fn cut(base: &Image, log: &[Op], unsynced: Unsynced, random: &mut Ran
         files.insert(id as u64, bytes.clone());
         names.insert(path.clone(), id as u64);
     }
-    let (mut writes, mut moves): (Vec<&Op>, Vec<&Op>) = (Vec::new(), Vec::new());
+    let (mut writes, mut moves): (Vec<(u64, &Write)>, Vec<&Move>) = (Vec::new(), Vec::new());
     for op in log {
         match op {
-            Op::Create(..) | Op::Rename(..) | Op::Remove(_) => moves.push(op),
-            Op::Write(..) | Op::SetLen(..) => writes.push(op),
-            Op::Sync(id) => settle(&mut writes, |op| concerns(op, *id), |op| write(&mut files, op)),
+            Op::Move(op) => moves.push(op),
+            Op::Write(id, op) => writes.push((*id, op)),
+            Op::Sync(id) => settle(&mut writes, |(of, _)| of == id, |(id, op)| write(&mut files, id, op)),
             // What was under way is lost, or on the disk, or half of it.
             Op::SyncFailed(id) => settle(
                 &mut writes,
-                |op| concerns(op, *id),
-                |op| perhaps(&mut files, op, unsynced, random),
+                |(of, _)| of == id,
+                |(id, op)| perhaps(&mut files, id, op, unsynced, random),
             ),
             Op::SyncFolder(folder) => settle(&mut moves, |op| is_in(op, folder), |op| rename(&mut names, op)),
             Op::SyncFolderFailed(folder) => settle(
@@ -48,8 +48,8 @@ pub(crate) fn cut(base: &Image, log: &[Op], unsynced: Unsynced, random: &mut Ran
             Op::Index(_) | Op::Said(_) => {}
         }
     }
-    for op in writes {
-        perhaps(&mut files, op, unsynced, random);
+    for (id, op) in writes {
+        perhaps(&mut files, id, op, unsynced, random);
     }
     for op in moves {
         if keep(unsynced, random) {
@@ -69,75 +69,56 @@ fn keep(unsynced: Unsynced, random: &mut Random) -> bool {
 }
 
 /// Takes those of `ops` out that are `chosen`.
-fn settle<'a>(ops: &mut Vec<&'a Op>, chosen: impl Fn(&Op) -> bool, mut take: impl FnMut(&'a Op)) {
+fn settle<T: Copy>(ops: &mut Vec<T>, chosen: impl Fn(&T) -> bool, mut take: impl FnMut(T)) {
     ops.retain(|op| {
         let taken = chosen(op);
         if taken {
-            take(op);
+            take(*op);
         }
         !taken
     });
 }
 
-fn concerns(op: &Op, file: u64) -> bool {
-    matches!(op, Op::Write(id, ..) | Op::SetLen(id, _) if *id == file)
+fn is_in(op: &Move, folder: &Path) -> bool {
+    let (Move::Create(path, _) | Move::Rename(path, ..) | Move::Remove(path)) = op;
+    path.parent() == Some(folder)
 }
 
-fn is_in(op: &Op, folder: &Path) -> bool {
-    matches!(op, Op::Create(path, _) | Op::Rename(path, ..) | Op::Remove(path) if path.parent() == Some(folder))
-}
-
-fn rename(names: &mut BTreeMap<PathBuf, u64>, op: &Op) {
+fn rename(names: &mut BTreeMap<PathBuf, u64>, op: &Move) {
     match op {
-        Op::Create(path, id) => drop(names.insert(path.clone(), *id)),
-        Op::Rename(from, to, id) => {
+        Move::Create(path, id) => drop(names.insert(path.clone(), *id)),
+        Move::Rename(from, to, id) => {
             names.remove(from);
             names.insert(to.clone(), *id);
         }
-        Op::Remove(path) => drop(names.remove(path)),
-        Op::SyncFolder(_)
-        | Op::SyncFolderFailed(_)
-        | Op::Write(..)
-        | Op::SetLen(..)
-        | Op::Sync(_)
-        | Op::SyncFailed(_)
-        | Op::Index(_)
-        | Op::Said(_) => panic!("{op:?} moves nothing"),
+        Move::Remove(path) => drop(names.remove(path)),
     }
 }
 
-fn write(files: &mut BTreeMap<u64, Vec<u8>>, op: &Op) {
+fn write(files: &mut BTreeMap<u64, Vec<u8>>, id: u64, op: &Write) {
+    let file = files.entry(id).or_default();
     match op {
-        Op::Write(id, offset, bytes) => apply(files.entry(*id).or_default(), *offset, bytes),
-        Op::SetLen(id, len) => files.entry(*id).or_default().resize(*len as usize, 0),
-        Op::Create(..)
-        | Op::Rename(..)
-        | Op::Remove(_)
-        | Op::SyncFolder(_)
-        | Op::SyncFolderFailed(_)
-        | Op::Sync(_)
-        | Op::SyncFailed(_)
-        | Op::Index(_)
-        | Op::Said(_) => panic!("{op:?} writes nothing"),
+        Write::At(offset, bytes) => apply(file, *offset, bytes),
+        Write::SetLen(len) => file.resize(*len as usize, 0),
     }
 }
 
-fn perhaps(files: &mut BTreeMap<u64, Vec<u8>>, op: &Op, unsynced: Unsynced, random: &mut Random) {
+fn perhaps(files: &mut BTreeMap<u64, Vec<u8>>, id: u64, op: &Write, unsynced: Unsynced, random: &mut Random) {
     match (unsynced, op) {
-        (Unsynced::Kept, _) => write(files, op),
+        (Unsynced::Kept, _) => write(files, id, op),
         (Unsynced::Dropped, _) => {}
-        (Unsynced::Any, Op::Write(id, offset, bytes)) => match random.below(4) {
-            0 => write(files, op),
+        (Unsynced::Any, Write::At(offset, bytes)) => match random.below(4) {
+            0 => write(files, id, op),
             1 => {}
             2 => {
                 let torn = &bytes[..random.below(bytes.len() as u64) as usize];
-                apply(files.entry(*id).or_default(), *offset, torn);
+                apply(files.entry(id).or_default(), *offset, torn);
             }
             // The disk writes sectors, in any order; the file's length may come before them.
             _ => {
                 let mut at = *offset as usize;
                 let end = at + bytes.len();
-                let file = files.entry(*id).or_default();
+                let file = files.entry(id).or_default();
                 file.resize(file.len().max(end), 0);
                 while at < end {
                     let next = (at / 512 + 1) * 512;
@@ -149,9 +130,9 @@ fn perhaps(files: &mut BTreeMap<u64, Vec<u8>>, op: &Op, unsynced: Unsynced, rand
                 }
             }
         },
-        (Unsynced::Any, _) => {
+        (Unsynced::Any, Write::SetLen(_)) => {
             if random.below(2) == 0 {
-                write(files, op);
+                write(files, id, op);
             }
         }
     }

@@ -10,19 +10,10 @@ use crate::acting::{Acting, FOLDER, PIECES, With, piece};
 use crate::crashes::used;
 use crate::memory::{Image, MemoryDisk};
 use crate::random::{Random, rounds};
+use crate::wound::Wound;
 
 /// How the files of a store end.
 const KINDS: [&str; 4] = ["seg", "manifest", "deleted", "format"];
-
-#[derive(Debug)]
-enum Wound {
-    Bits(Vec<u64>),
-    Cut(u64),
-    Zeroed(u64, u64),
-    Noise(u64, u64),
-    Longer(u64),
-    Deleted,
-}
 
 #[derive(Debug)]
 struct Injury {
@@ -57,14 +48,9 @@ fn inflict(image: &mut Image, random: &mut Random) -> Injury {
         8 => Wound::Longer(random.within(1..3_000)),
         _ => Wound::Deleted,
     };
-    let range = |at: u64, count: u64| at as usize..(at + count).min(len) as usize;
-    match &wound {
-        Wound::Bits(bits) => bits.iter().for_each(|bit| bytes[(bit / 8) as usize] ^= 1 << (bit % 8)),
-        Wound::Cut(to) => bytes.truncate(*to as usize),
-        Wound::Zeroed(at, count) => bytes[range(*at, *count)].fill(0),
-        Wound::Noise(at, count) => bytes[range(*at, *count)].fill_with(|| random.next().to_le_bytes()[3]),
-        Wound::Longer(more) => bytes.extend((0..*more).map(|_| random.next().to_le_bytes()[3])),
-        Wound::Deleted => drop(image.remove(&path)),
+    match wound.leaves(bytes.clone(), random) {
+        Some(left) => *bytes = left,
+        None => drop(image.remove(&path)),
     }
     Injury { path, wound }
 }

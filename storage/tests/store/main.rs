@@ -24,9 +24,13 @@ mod model;
 mod opening;
 #[path = "../catalogue/power_disk.rs"]
 mod power_disk;
+#[path = "../catalogue/process.rs"]
+mod process;
 mod races;
 #[path = "../catalogue/random.rs"]
 mod random;
 mod rewritten;
 mod tombstones;
+#[path = "../catalogue/wound.rs"]
+mod wound;
 mod wounds;

@@ -11,14 +11,13 @@ use sardana_storage::store::{Disk, DiskFile, ManifestKey, PieceHash, Recorded};
 /// What was done.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    Create(PathBuf, u64),
-    Rename(PathBuf, PathBuf, u64),
-    Remove(PathBuf),
+    /// To the names of files.
+    Move(Move),
     SyncFolder(PathBuf),
     /// Which names are on the disk is not known, and no later sync writes those that are not.
     SyncFolderFailed(PathBuf),
-    Write(u64, u64, Vec<u8>),
-    SetLen(u64, u64),
+    /// To what is in the file of this number.
+    Write(u64, Write),
     Sync(u64),
     /// What of it is on the disk is not known, and no later sync writes what is not.
     SyncFailed(u64),
@@ -26,6 +25,21 @@ pub(crate) enum Op {
     Index(Arc<Recorded>),
     /// What the test was told by then.
     Said(Arc<Said>),
+}
+
+/// What was done to the names of files.
+#[derive(Clone, Debug)]
+pub(crate) enum Move {
+    Create(PathBuf, u64),
+    Rename(PathBuf, PathBuf, u64),
+    Remove(PathBuf),
+}
+
+/// What was done to a file.
+#[derive(Clone, Debug)]
+pub(crate) enum Write {
+    At(u64, Vec<u8>),
+    SetLen(u64),
 }
 
 /// What must hold, whatever happens next.
@@ -114,6 +128,28 @@ impl World {
             Some(Failure::Short | Failure::Torn(_)) | None => Ok(()),
         }
     }
+
+    /// The same for a call that is about `path`.
+    fn check_at(&mut self, call: Call, path: &Path) -> Result<(), PrivateError> {
+        self.check(call).map_err(|error| PrivateError::system(path, error))
+    }
+
+    fn add(&mut self, path: &Path, bytes: Vec<u8>) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        self.files.insert(id, bytes);
+        self.names.insert(path.to_owned(), id);
+        id
+    }
+
+    /// Takes the name of a file away: which file.
+    fn forget(&mut self, path: &Path) -> Result<u64, PrivateError> {
+        self.names.remove(path).ok_or_else(|| missing(path))
+    }
+}
+
+fn missing(path: &Path) -> PrivateError {
+    PrivateError::system(path, io::ErrorKind::NotFound.into())
 }
 
 #[derive(Clone, Debug, Default)]
@@ -124,10 +160,7 @@ impl MemoryDisk {
         let disk = Self::default();
         let mut world = disk.world();
         for (path, bytes) in image {
-            let id = world.next;
-            world.next += 1;
-            world.files.insert(id, bytes.clone());
-            world.names.insert(path.clone(), id);
+            world.add(path, bytes.clone());
         }
         drop(world);
         disk
@@ -189,7 +222,7 @@ impl Disk for MemoryDisk {
 
     fn names(&self, folder: &Path) -> Result<Vec<String>, PrivateError> {
         let mut world = self.world();
-        world.check(Call::Read).map_err(|error| PrivateError::system(folder, error))?;
+        world.check_at(Call::Read, folder)?;
         let inside = world.names.keys().filter(|path| path.parent() == Some(folder));
         Ok(inside
             .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
@@ -198,56 +231,47 @@ impl Disk for MemoryDisk {
 
     fn create(&self, path: &Path) -> Result<Arc<dyn DiskFile>, PrivateError> {
         let mut world = self.world();
-        world.check(Call::Create).map_err(|error| PrivateError::system(path, error))?;
+        world.check_at(Call::Create, path)?;
         assert!(!world.names.contains_key(path), "{path:?} is there already");
-        let id = world.next;
-        world.next += 1;
-        world.files.insert(id, Vec::new());
-        world.names.insert(path.to_owned(), id);
-        world.log.push(Op::Create(path.to_owned(), id));
+        let id = world.add(path, Vec::new());
+        world.log.push(Op::Move(Move::Create(path.to_owned(), id)));
         Ok(Arc::new(MemoryFile { disk: self.clone(), id }))
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn DiskFile>, PrivateError> {
         let mut world = self.world();
-        let checked = world.check(Call::Read);
-        checked.map_err(|error| PrivateError::system(path, error))?;
-        let missing = || PrivateError::system(path, io::ErrorKind::NotFound.into());
-        let id = *world.names.get(path).ok_or_else(missing)?;
+        world.check_at(Call::Read, path)?;
+        let id = *world.names.get(path).ok_or_else(|| missing(path))?;
         Ok(Arc::new(MemoryFile { disk: self.clone(), id }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), PrivateError> {
         let mut world = self.world();
-        world.check(Call::Move).map_err(|error| PrivateError::system(from, error))?;
-        let missing = || PrivateError::system(from, io::ErrorKind::NotFound.into());
-        let id = world.names.remove(from).ok_or_else(missing)?;
+        world.check_at(Call::Move, from)?;
+        let id = world.forget(from)?;
         world.names.insert(to.to_owned(), id);
-        world.log.push(Op::Rename(from.to_owned(), to.to_owned(), id));
+        world.log.push(Op::Move(Move::Rename(from.to_owned(), to.to_owned(), id)));
         Ok(())
     }
 
     fn remove(&self, path: &Path) -> Result<(), PrivateError> {
         let mut world = self.world();
-        world.check(Call::Move).map_err(|error| PrivateError::system(path, error))?;
-        let missing = || PrivateError::system(path, io::ErrorKind::NotFound.into());
-        world.names.remove(path).ok_or_else(missing)?;
-        world.log.push(Op::Remove(path.to_owned()));
+        world.check_at(Call::Move, path)?;
+        world.forget(path)?;
+        world.log.push(Op::Move(Move::Remove(path.to_owned())));
         Ok(())
     }
 
     fn sync_folder(&self, folder: &Path) -> Result<(), PrivateError> {
         let mut world = self.world();
-        let checked = world.check(Call::Sync);
-        let folder = folder.to_owned();
-        let failed = checked.map_err(|error| PrivateError::system(&folder, error));
-        let op = if failed.is_ok() {
-            Op::SyncFolder(folder)
+        let checked = world.check_at(Call::Sync, folder);
+        let op = if checked.is_ok() {
+            Op::SyncFolder
         } else {
-            Op::SyncFolderFailed(folder)
+            Op::SyncFolderFailed
         };
-        world.log.push(op);
-        failed
+        world.log.push(op(folder.to_owned()));
+        checked
     }
 }
 
@@ -282,7 +306,7 @@ impl DiskFile for MemoryFile {
         }
         apply(world.files.get_mut(&self.id).unwrap(), offset, &bytes);
         let count = bytes.len();
-        world.log.push(Op::Write(self.id, offset, bytes));
+        world.log.push(Op::Write(self.id, Write::At(offset, bytes)));
         match failure {
             Some(Failure::Torn(error)) => Err(io::Error::from_raw_os_error(error)),
             Some(Failure::Once(_) | Failure::Forever(_) | Failure::Sync(_) | Failure::Short) | None => Ok(count),
@@ -292,12 +316,8 @@ impl DiskFile for MemoryFile {
     fn sync(&self) -> io::Result<()> {
         let mut world = self.disk.world();
         let checked = world.check(Call::Sync);
-        let op = if checked.is_ok() {
-            Op::Sync(self.id)
-        } else {
-            Op::SyncFailed(self.id)
-        };
-        world.log.push(op);
+        let op = if checked.is_ok() { Op::Sync } else { Op::SyncFailed };
+        world.log.push(op(self.id));
         checked
     }
 
@@ -311,7 +331,7 @@ impl DiskFile for MemoryFile {
         let mut world = self.disk.world();
         world.check(Call::Move)?;
         world.files.get_mut(&self.id).unwrap().resize(len as usize, 0);
-        world.log.push(Op::SetLen(self.id, len));
+        world.log.push(Op::Write(self.id, Write::SetLen(len)));
         Ok(())
     }
 

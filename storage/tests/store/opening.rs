@@ -32,13 +32,6 @@ fn whole(folder: &Path) -> Vec<Finding> {
 }
 
 #[test]
-fn what_is_well_is_opened_without_a_word() {
-    let (_place, folder) = used();
-    assert_eq!(whole(&folder), []);
-    assert_eq!(whole(&folder), []);
-}
-
-#[test]
 fn a_second_one_is_told_who_has_it() {
     let (_place, folder) = used();
     let first = Store::open(&folder).unwrap();

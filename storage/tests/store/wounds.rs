@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use sardana_storage::store::Store;
 
 use crate::child::judged;
+use crate::disk::copy;
 use crate::history::{KEPT, make};
 use crate::random::{Random, rounds};
+use crate::wound::Wound;
 
 const CHECKPOINTS: u64 = 7;
 
@@ -25,58 +26,23 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir(to).unwrap();
-    fs::set_permissions(to, fs::Permissions::from_mode(0o700)).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target)
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
-
 /// Hurts one file: which, and how.
-fn inflict(folder: &Path, random: &mut Random) -> (PathBuf, String) {
+fn inflict(folder: &Path, random: &mut Random) -> (PathBuf, Wound) {
     let mut all = Vec::new();
     files(folder, &mut all);
     let path = all[random.below(all.len() as u64) as usize].clone();
-    let mut bytes = fs::read(&path).unwrap();
-    let len = bytes.len() as u64;
+    let len = fs::metadata(&path).unwrap().len();
     let at = random.below(len);
-    let range = |count: u64| at as usize..(at + count).min(len) as usize;
-    let how = match random.below(6) {
-        _ if len == 0 => "removed",
-        0 | 1 => {
-            bytes[at as usize] ^= 1 << random.below(8);
-            "a flipped bit"
-        }
-        2 => {
-            bytes.truncate(at as usize);
-            "cut"
-        }
-        3 => {
-            bytes[range(1 + len / 3)].fill(0);
-            "zeroed"
-        }
-        4 => {
-            bytes[range(700)].fill_with(|| random.next().to_le_bytes()[3]);
-            "noise"
-        }
-        _ => "removed",
+    let wound = match random.below(6) {
+        _ if len == 0 => Wound::Deleted,
+        0 | 1 => Wound::Bits(vec![at * 8 + random.below(8)]),
+        2 => Wound::Cut(at),
+        3 => Wound::Zeroed(at, 1 + len / 3),
+        4 => Wound::Noise(at, 700),
+        _ => Wound::Deleted,
     };
-    if how == "removed" {
-        fs::remove_file(&path).unwrap();
-    } else {
-        fs::write(&path, &bytes).unwrap();
-    }
-    (
-        path.strip_prefix(folder).unwrap().to_owned(),
-        format!("{how} at {at} of {len}"),
-    )
+    wound.inflict(&path, random);
+    (path.strip_prefix(folder).unwrap().to_owned(), wound)
 }
 
 #[test]
@@ -91,8 +57,8 @@ fn every_injury_of_files_on_a_disk_is_told() {
     for seed in first..first + rounds("SARDANA_STORE_INJURIES", 60) {
         let folder = place.path().join(format!("injured-{seed}"));
         copy(&healthy, &folder);
-        let (path, how) = inflict(&folder, &mut Random::new(seed));
-        let again = format!("{path:?}: {how}; to replay: SARDANA_STORE_SEED={seed} SARDANA_STORE_INJURIES=1 cargo test");
+        let (path, wound) = inflict(&folder, &mut Random::new(seed));
+        let again = format!("{path:?}: {wound:?}; to replay: SARDANA_STORE_SEED={seed} SARDANA_STORE_INJURIES=1 cargo test");
         let judgement = judged(&folder);
         let kind = path.components().next().unwrap().as_os_str().to_string_lossy().into_owned();
         assert_eq!(judgement.refused, None, "{again}");

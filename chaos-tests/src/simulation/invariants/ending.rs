@@ -22,7 +22,7 @@ impl Law {
     }
 
     /// A generation is formed, whose members compute some gradients anew that they have, or do not.
-    pub(crate) fn drops(&mut self, dropping: bool) -> Result<(), Violation> {
+    pub(crate) fn drops(&mut self, dropping: bool) -> Held {
         self.dropped += u64::from(dropping);
         self.check(
             "what is there is not computed anew but for want of memory",

@@ -73,10 +73,9 @@ impl Adversary {
 
     /// Looks at an event; acts if it is time.
     pub(crate) fn watch(&mut self, launched: &Launched, event: &Event) -> Option<Deed> {
-        if let Event::Job(
-            JobEvent::Generation(GenerationEvent::Forming { members, .. })
-            | JobEvent::Generation(GenerationEvent::Switched { members, .. }),
-        ) = event
+        if let Event::Job(JobEvent::Generation(
+            GenerationEvent::Forming { members, .. } | GenerationEvent::Switched { members, .. },
+        )) = event
         {
             self.members.clone_from(members);
         }

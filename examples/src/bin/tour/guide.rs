@@ -77,48 +77,51 @@ impl<'a> Guide<'a> {
     }
 
     pub(crate) fn show(&mut self, event: &Event) {
-        match event {
+        let words = match event {
             Event::Job(event) => self.job(event),
-            Event::Agent(event) => {
-                if let AgentEvent::NotStarted { reason } = event {
-                    self.event(&format!("a worker could not be started: {reason}"));
-                }
-            }
+            Event::Agent(AgentEvent::NotStarted { reason }) => Some(format!("a worker could not be started: {reason}")),
+            Event::Agent(_) => None,
+        };
+        if let Some(words) = words {
+            self.event(&words);
         }
     }
 
-    fn job(&mut self, event: &JobEvent) {
-        match event {
+    /// What to say of an event; none if it is no news.
+    fn job(&mut self, event: &JobEvent) -> Option<String> {
+        Some(match event {
             JobEvent::Worker(event) => self.worker(event),
-            JobEvent::Generation(event) => self.begun(event),
-            JobEvent::Checkpoint(event) => self.checkpoint(event),
-            JobEvent::Steps(reports) => self.steps(reports),
-            JobEvent::Waiting { have, need } => self.event(&format!("waiting for {need}; here: {}", count(*have, "worker"))),
-            JobEvent::StateLost { reached, from } => {
-                self.event(&format!(
-                    "all workers that had the state at {reached} are gone; again from {from}"
-                ));
+            JobEvent::Generation(event) => return self.begun(event),
+            JobEvent::Checkpoint(event) => return self.checkpoint(event),
+            JobEvent::Steps(reports) => {
+                self.steps(reports);
+                return None;
             }
-            JobEvent::Failed { reason } => self.event(&format!("the job failed: {reason}")),
+            JobEvent::Waiting { have, need } => format!("waiting for {need}; here: {}", count(*have, "worker")),
+            JobEvent::StateLost { reached, from } => {
+                format!("all workers that had the state at {reached} are gone; again from {from}")
+            }
+            JobEvent::Failed { reason } => format!("the job failed: {reason}"),
             // A snapshot that only becomes a checkpoint is no news.
             JobEvent::Snapshot { step, holders } if self.newcomers => {
-                self.event(&format!(
-                    "the state at {step} is copied, in shares, at {}; training goes on",
-                    count(*holders, "worker")
-                ));
+                let holders = count(*holders, "worker");
+                format!("the state at {step} is copied, in shares, at {holders}; training goes on")
             }
             // The coordinator ends with this process.
             JobEvent::Snapshot { .. }
             | JobEvent::Fenced { .. }
             | JobEvent::NotRecorded { .. }
             | JobEvent::RecordedAgain { .. }
-            | JobEvent::Done(_) => {}
-        }
+            | JobEvent::Done(_) => return None,
+        })
     }
 
-    fn worker(&mut self, event: &WorkerEvent) {
+    fn worker(&mut self, event: &WorkerEvent) -> String {
         match event {
-            WorkerEvent::Joined { worker, step } => self.joined(*worker, *step),
+            WorkerEvent::Joined { worker, step } => {
+                self.newcomers = self.generation.is_some();
+                format!("{} joined with the state at {step}", short(*worker))
+            }
             WorkerEvent::Lost {
                 worker,
                 rank,
@@ -127,38 +130,25 @@ impl<'a> Guide<'a> {
             } => {
                 let rank = rank.map_or_else(|| "no rank yet".to_owned(), |rank| format!("rank {}", rank.get()));
                 let killed = self.kills.remove(worker);
-                let after = killed.map_or_else(String::new, |at| format!(", {:.1} ms after its kill", ms(at)));
-                self.event(&format!("{} ({rank}) is lost while {stage}: {cause}{after}", short(*worker)));
+                let after = killed.map_or_else(String::new, |at| format!(", {:.1} ms after its kill", ms(at.elapsed())));
+                format!("{} ({rank}) is lost while {stage}: {cause}{after}", short(*worker))
             }
-            WorkerEvent::Leaving { worker, .. } => {
-                self.event(&format!("{} is to leave at the next boundary", short(*worker)));
-            }
-            WorkerEvent::Left { worker, step } => {
-                self.event(&format!("{} has left at {step}, with its work done", short(*worker)));
-            }
+            WorkerEvent::Leaving { worker, .. } => format!("{} is to leave at the next boundary", short(*worker)),
+            WorkerEvent::Left { worker, step } => format!("{} has left at {step}, with its work done", short(*worker)),
             WorkerEvent::CaughtUp { worker, step } => {
-                self.event(&format!(
-                    "{} has copied the state and followed the sums up to {step}",
-                    short(*worker)
-                ));
+                format!("{} has copied the state and followed the sums up to {step}", short(*worker))
             }
-            WorkerEvent::JoinsAnew { worker, reason } => {
-                self.event(&format!("{} begins its join anew: {reason}", short(*worker)));
-            }
+            WorkerEvent::JoinsAnew { worker, reason } => format!("{} begins its join anew: {reason}", short(*worker)),
             WorkerEvent::CoolsDown { worker, wait } => {
-                self.event(&format!(
-                    "{} waits {} s: workers at its address fail",
-                    short(*worker),
-                    wait.as_secs()
-                ));
+                format!("{} waits {} s: workers at its address fail", short(*worker), wait.as_secs())
             }
-            WorkerEvent::Held { worker } => self.event(&format!("all wait for {}", short(*worker))),
+            WorkerEvent::Held { worker } => format!("all wait for {}", short(*worker)),
         }
     }
 
     /// What happens to all members together.
-    fn begun(&mut self, event: &GenerationEvent) {
-        match event {
+    fn begun(&mut self, event: &GenerationEvent) -> Option<String> {
+        Some(match event {
             GenerationEvent::Forming {
                 generation,
                 members,
@@ -170,24 +160,24 @@ impl<'a> Guide<'a> {
                 self.generation = Some(*generation);
                 self.world_size = members.len();
                 self.again += recomputed;
-                if *fetching > 0 && !std::mem::take(&mut self.resumes) {
-                    self.event(&format!(
-                        "{} to fetch the state at {step} from the others",
-                        count(*fetching, "worker")
-                    ));
+                if *fetching == 0 || std::mem::take(&mut self.resumes) {
+                    return None;
                 }
+                format!("{} to fetch the state at {step} from the others", count(*fetching, "worker"))
             }
             GenerationEvent::Formed {
                 generation,
                 world_size,
                 took,
-            } => {
-                let took = took.as_secs_f64() * 1e3;
-                self.event(&format!(
-                    "generation {generation}: a ring of {world_size}, formed in {took:.1} ms"
-                ));
+            } => format!(
+                "generation {generation}: a ring of {world_size}, formed in {:.1} ms",
+                ms(*took)
+            ),
+            GenerationEvent::Resumed { step, after, .. } => {
+                let again = count(std::mem::take(&mut self.again), "shard gradient");
+                let (step, after) = (step.get(), ms(*after));
+                format!("step {step} applied {after:.1} ms later; {again} computed again")
             }
-            GenerationEvent::Resumed { step, after, .. } => self.resumed(*step, *after),
             GenerationEvent::Switched {
                 generation,
                 members,
@@ -197,46 +187,31 @@ impl<'a> Guide<'a> {
                 self.newcomers = false;
                 self.generation = Some(*generation);
                 self.world_size = members.len();
-                self.event(&format!(
-                    "generation {generation}: a ring of {} from step {} on; no worker waited",
-                    members.len(),
-                    step.get()
-                ));
+                let (ring, step) = (members.len(), step.get());
+                format!("generation {generation}: a ring of {ring} from step {step} on; no worker waited")
             }
-            GenerationEvent::Halting { .. } | GenerationEvent::Adopted { .. } => {}
-        }
-    }
-
-    fn resumed(&mut self, step: Step, after: Duration) {
-        let again = count(std::mem::take(&mut self.again), "shard gradient");
-        let after = after.as_secs_f64() * 1e3;
-        self.event(&format!(
-            "step {} applied {after:.1} ms later; {again} computed again",
-            step.get()
-        ));
-    }
-
-    fn joined(&mut self, worker: WorkerId, step: Step) {
-        self.newcomers = self.generation.is_some();
-        self.event(&format!("{} joined with the state at {step}", short(worker)));
+            GenerationEvent::Halting { .. } | GenerationEvent::Adopted { .. } => return None,
+        })
     }
 
     /// What happens to checkpoints. A committed one is no news while all goes well.
-    fn checkpoint(&mut self, event: &CheckpointEvent) {
+    fn checkpoint(&mut self, event: &CheckpointEvent) -> Option<String> {
         match event {
-            CheckpointEvent::Saved { key, .. } => self.saved = Some(key.step),
+            CheckpointEvent::Saved { key, .. } => {
+                self.saved = Some(key.step);
+                None
+            }
             CheckpointEvent::Resumes { key, .. } => {
                 self.resumes = true;
-                let step = key.step.get();
-                self.event(&format!("all load the checkpoint of step {step}"));
+                Some(format!("all load the checkpoint of step {}", key.step.get()))
             }
             CheckpointEvent::NotSaved { step, reason } => {
-                self.event(&format!("the checkpoint of step {} is given up: {reason}", step.get()));
+                Some(format!("the checkpoint of step {} is given up: {reason}", step.get()))
             }
             CheckpointEvent::DepotRefused { reason, .. } | CheckpointEvent::NotRestored { reason, .. } => {
-                self.event(&format!("a checkpoint could not be used: {reason}"));
+                Some(format!("a checkpoint could not be used: {reason}"))
             }
-            CheckpointEvent::DepotCame { .. } | CheckpointEvent::DepotLost { .. } => {}
+            CheckpointEvent::DepotCame { .. } | CheckpointEvent::DepotLost { .. } => None,
         }
     }
 
@@ -278,8 +253,8 @@ impl<'a> Guide<'a> {
     }
 }
 
-fn ms(since: Instant) -> f64 {
-    since.elapsed().as_secs_f64() * 1e3
+fn ms(span: Duration) -> f64 {
+    span.as_secs_f64() * 1e3
 }
 
 /// Enough of a worker's id to tell it from the others.

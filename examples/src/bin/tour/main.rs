@@ -53,7 +53,6 @@ fn main() -> Result<ExitCode> {
         &screen,
         Adversary::new(job.staffing().workers),
         Some(&checkpoints),
-        Until::AllIsLost,
     )?;
     let three = Staffing {
         workers: 3,
@@ -77,27 +76,19 @@ fn main() -> Result<ExitCode> {
     Ok(conclude(&screen, &disturbed, &undisturbed))
 }
 
-/// How far a run goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Until {
-    TheEnd,
-    /// Everything is killed once the adversary has done what it wants, and a checkpoint was committed after that.
-    AllIsLost,
-}
-
 fn to_the_end(title: &str, job: &Job, screen: &Screen, checkpoints: Option<&Checkpointing>) -> Result<Summary> {
-    let summary = run(title, job, screen, Adversary::idle(), checkpoints, Until::TheEnd)?;
+    let summary = run(title, job, screen, Adversary::idle(), checkpoints)?;
     summary.context("nothing is lost")
 }
 
-/// Runs the job once, and shows what happens. None if it was lost.
+/// Runs the job once, and shows what happens. With an adversary that does anything everything is killed once that is done, and a checkpoint
+/// was committed after it: none if the job was lost so.
 fn run(
     title: &str,
     job: &Job,
     screen: &Screen,
     mut adversary: Adversary,
     checkpoints: Option<&Checkpointing>,
-    until: Until,
 ) -> Result<Option<Summary>> {
     screen.start(title);
     let mut guide = Guide::new(job, screen);
@@ -105,6 +96,7 @@ fn run(
     let (lose, lost) = oneshot::channel();
     let mut lose = Some(lose);
     let mut before = None;
+    let ends_well = adversary.has_done_all();
     let summary = runtime.block_on(async {
         let launched = launch(LaunchConfig {
             checkpoints: checkpoints.cloned(),
@@ -115,7 +107,7 @@ fn run(
                 guide.done(&deed);
             }
             guide.show(event);
-            if !adversary.has_done_all() || until == Until::TheEnd {
+            if !adversary.has_done_all() || ends_well {
                 before = guide.saved();
             } else if guide.saved() > before
                 && let Some(lose) = lose.take()

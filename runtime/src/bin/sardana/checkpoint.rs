@@ -47,7 +47,7 @@ impl Checkpoint {
                 .map_err(Failure::failed)?;
             let join = DepotJoin {
                 enrolled,
-                host: self.naming.host(),
+                host: self.naming.host,
                 dir: self.checkpoint_dir,
                 listen: self.listen,
                 advertise: self.advertise,

@@ -85,8 +85,8 @@ impl Coordinator {
             },
             balance: self.balancing.into(),
             saves: self.saving.saves(),
-            mirror: self.saving.mirror(),
-            checkpoint_dir: self.saving_place.directory(),
+            mirror: self.saving.mirror,
+            checkpoint_dir: self.saving_place.checkpoint_dir,
         })
     }
 

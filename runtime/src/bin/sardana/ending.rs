@@ -53,21 +53,14 @@ pub(crate) fn runtime() -> Result<Runtime, Failure> {
 }
 
 /// A signal that asks a process to end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
 pub(crate) enum EndSignal {
     /// From a person at the terminal.
+    #[strum(to_string = "SIGINT")]
     Interrupt,
     /// From the person or program that runs this process.
+    #[strum(to_string = "SIGTERM")]
     Terminate,
-}
-
-impl fmt::Display for EndSignal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Interrupt => "SIGINT",
-            Self::Terminate => "SIGTERM",
-        })
-    }
 }
 
 /// The signals that this process waits for.

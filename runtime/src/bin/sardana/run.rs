@@ -120,10 +120,10 @@ impl Printing {
 }
 
 /// A job on this host only keeps its checkpoints here, or nowhere.
-fn checkpointing(saving: &Saving, place: SavingPlace) -> Result<Option<Checkpointing>, Failure> {
-    match (saving.saves(), place.directory()) {
+fn checkpointing(saving: Saving, place: SavingPlace) -> Result<Option<Checkpointing>, Failure> {
+    match (saving.saves(), place.checkpoint_dir) {
         (Some(saves), Some(dir)) => {
-            let mirror = saving.mirror();
+            let mirror = saving.mirror;
             Ok(Some(Checkpointing { dir, saves, mirror }))
         }
         (None, None) => Ok(None),
@@ -169,7 +169,7 @@ impl Run {
         let launch = LaunchConfig {
             listen,
             output: printing.output()?,
-            checkpoints: checkpointing(&saving, saving_place)?,
+            checkpoints: checkpointing(saving, saving_place)?,
             ..LaunchConfig::program(program, arguments, staffing)
         };
         Ok((launch, heeding.config(notices)))

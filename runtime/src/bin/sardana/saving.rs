@@ -40,15 +40,10 @@ pub(crate) struct Saving {
     /// AWS_REGION, AWS_ENDPOINT_URL; GOOGLE_SERVICE_ACCOUNT; AZURE_STORAGE_ACCOUNT_NAME, and their like. Needs a sardana that was built
     /// with --features mirror.
     #[arg(long, value_name = "URL", requires = "checkpoint_every")]
-    mirror: Option<MirrorUrl>,
+    pub(crate) mirror: Option<MirrorUrl>,
 }
 
 impl Saving {
-    /// Where checkpoints are copied to.
-    pub(crate) fn mirror(&self) -> Option<MirrorUrl> {
-        self.mirror.clone()
-    }
-
     /// What the coordinator is told; none if no checkpoints are wanted.
     pub(crate) fn saves(&self) -> Option<Saves> {
         self.checkpoint_every.map(|every| Saves {
@@ -65,14 +60,7 @@ pub(crate) struct SavingPlace {
     /// Keep the job's checkpoints in this directory of this host: one of your own, made if it is not there, on a disk that outlives the
     /// machine if it may be taken away. Look after it with `sardana checkpoints`.
     #[arg(long, value_name = "DIR")]
-    checkpoint_dir: Option<PathBuf>,
-}
-
-impl SavingPlace {
-    /// The directory, if this host keeps checkpoints.
-    pub(crate) fn directory(self) -> Option<PathBuf> {
-        self.checkpoint_dir
-    }
+    pub(crate) checkpoint_dir: Option<PathBuf>,
 }
 
 /// What this host is called: a flag of the commands for a host that is one of several.
@@ -84,14 +72,7 @@ pub(crate) struct Naming {
     /// one host, of which only one is used, unless they are told other names. Give other names only to what is lost separately: other
     /// machines, or other disks if the machine itself is not what you fear for. Letters, digits, dots, hyphens and underscores.
     #[arg(long, value_name = "NAME")]
-    host: Option<HostName>,
-}
-
-impl Naming {
-    /// The name, if it is not the system's.
-    pub(crate) fn host(self) -> Option<HostName> {
-        self.host
-    }
+    pub(crate) host: Option<HostName>,
 }
 
 #[cfg(test)]
@@ -124,17 +105,14 @@ mod tests {
             (saves.every, saves.replicas, saves.keep),
             ("100".parse().unwrap(), 1, Keep::default())
         );
-        assert_eq!(cli.place.directory(), Some(PathBuf::from("x")));
-        let saves = parse("--checkpoint-every 30s --replicas 2 --keep last=1,every=10")
-            .unwrap()
-            .saving
-            .saves();
-        let saves = saves.unwrap();
+        assert_eq!(cli.place.checkpoint_dir, Some(PathBuf::from("x")));
+        let cli = parse("--checkpoint-every 30s --replicas 2 --keep last=1,every=10").unwrap();
+        let saves = cli.saving.saves().unwrap();
         assert_eq!(saves.every.to_string(), "30000ms");
         assert_eq!((saves.replicas, saves.keep.to_string().as_str()), (2, "last=1,every=10"));
-        let named = parse("--checkpoint-dir x --host rack-7.gpu_3").unwrap().naming.host();
+        let named = parse("--checkpoint-dir x --host rack-7.gpu_3").unwrap().naming.host;
         assert_eq!(named.map(String::from), Some("rack-7.gpu_3".to_owned()));
-        assert_eq!(parse("--checkpoint-dir x").unwrap().naming.host(), None);
+        assert_eq!(parse("--checkpoint-dir x").unwrap().naming.host, None);
         // A host may keep what another one decides to take.
         assert_eq!(parse("--checkpoint-dir x").unwrap().saving.saves(), None);
     }

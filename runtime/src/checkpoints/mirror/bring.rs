@@ -9,7 +9,7 @@ use sardana_protocol::words::Step;
 use super::super::copy::Copied;
 use super::super::directory::{Checkpoints, OpenError};
 use super::super::find::short;
-use super::super::list::Completeness;
+use super::super::list::{Completeness, Entry};
 use super::Mirror;
 use super::error::BringError;
 use super::lanes::blocking;
@@ -39,17 +39,10 @@ impl Mirror {
         let path = dir.to_owned();
         let (here, local) = blocking(move || {
             let here = Checkpoints::open_or_make(&path)?;
-            let usable = |completeness: &Completeness| match completeness {
-                // The rest of it is on other hosts, which are asked once they are there.
-                Completeness::Whole | Completeness::Spread { .. } => true,
-                Completeness::Harmed(_) => false,
-            };
+            // The rest of a spread one is on other hosts, which are asked once they are there.
+            let usable = |entry: &&Entry| !matches!(entry.completeness, Completeness::Harmed(_));
             let entries = here.list().entries;
-            let steps = entries
-                .iter()
-                .filter(|entry| usable(&entry.completeness))
-                .map(|entry| entry.key.step);
-            let local = steps.max();
+            let local = entries.iter().filter(usable).map(|entry| entry.key.step).max();
             Ok::<_, OpenError>((Arc::new(here), local))
         })
         .await?;

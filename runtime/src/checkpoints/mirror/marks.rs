@@ -15,21 +15,15 @@ use super::error::ObjectError;
 use super::limits::{GIVING_WAY, LOOK_AGAIN, MARK, MARK_AGAIN, MOST_NAMES, PRUNING, PRUNING_AGAIN, UPLOADING};
 use super::objects::MARKS;
 
-/// What a process does with a mirror.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a process does with a mirror, as the names of marks begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Work {
     Uploading,
     Pruning,
 }
 
 impl Work {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Uploading => "uploading-",
-            Self::Pruning => "pruning-",
-        }
-    }
-
     /// How long its mark is believed.
     const fn believed(self) -> Duration {
         match self {
@@ -40,22 +34,18 @@ impl Work {
 
     /// What a mark with this name says; none if the name is not a mark's.
     fn of(name: &str) -> Option<Self> {
-        let is_it = |work: &Self| name.starts_with(work.word());
-        [Self::Uploading, Self::Pruning].into_iter().find(is_it)
+        name.split_once('-')?.0.parse().ok()
     }
 
     /// Whether it may not go on beside `other`.
-    const fn gives_way_to(self, other: Self) -> bool {
-        match (self, other) {
-            (Self::Uploading, Self::Uploading) => false,
-            (Self::Uploading | Self::Pruning, Self::Pruning) | (Self::Pruning, Self::Uploading) => true,
-        }
+    fn gives_way_to(self, other: Self) -> bool {
+        [self, other].contains(&Self::Pruning)
     }
 }
 
 impl Mirror {
     fn own_mark(&self, work: Work) -> String {
-        format!("{}{:016x}", work.word(), self.id)
+        format!("{work}-{:016x}", self.id)
     }
 
     /// Marks that this process uploads, and waits until no other prunes. Returns the mark of a pruner that does not end, if there is one.
@@ -80,10 +70,7 @@ impl Mirror {
         let now = now.unwrap_or_else(SystemTime::now);
         for mark in marks {
             let Some(other) = Work::of(&mark.name) else { continue };
-            if [Work::Uploading, Work::Pruning]
-                .map(|work| self.own_mark(work))
-                .contains(&mark.name)
-            {
+            if mark.name == self.own_mark(other) {
                 continue;
             }
             let object = format!("{MARKS}/{}", mark.name);

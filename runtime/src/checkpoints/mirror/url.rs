@@ -25,8 +25,9 @@ pub(super) enum Location {
     Folder(PathBuf),
 }
 
-/// The protocol that a store speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The protocol that a store speaks, by its scheme.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Service {
     /// Amazon S3, and whatever speaks like it.
     S3,
@@ -34,18 +35,6 @@ pub(super) enum Service {
     Gs,
     /// Azure Blob Storage.
     Az,
-}
-
-impl Service {
-    const ALL: [Self; 3] = [Self::S3, Self::Gs, Self::Az];
-
-    const fn scheme(self) -> &'static str {
-        match self {
-            Self::S3 => "s3",
-            Self::Gs => "gs",
-            Self::Az => "az",
-        }
-    }
 }
 
 /// What is no such URL. The user writes it as the message says.
@@ -82,10 +71,8 @@ impl MirrorUrl {
 impl fmt::Display for MirrorUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Location::Bucket { service, bucket, prefix } if prefix.is_empty() => {
-                write!(f, "{}://{bucket}", service.scheme())
-            }
-            Location::Bucket { service, bucket, prefix } => write!(f, "{}://{bucket}/{prefix}", service.scheme()),
+            Location::Bucket { service, bucket, prefix } if prefix.is_empty() => write!(f, "{service}://{bucket}"),
+            Location::Bucket { service, bucket, prefix } => write!(f, "{service}://{bucket}/{prefix}"),
             Location::Folder(path) => write!(f, "file://{}", path.display()),
         }
     }
@@ -106,8 +93,7 @@ impl FromStr for MirrorUrl {
             return folder(path).map(Self).ok_or_else(|| error(RELATIVE));
         }
         let (scheme, rest) = text.split_once("://").ok_or_else(|| error(SCHEME))?;
-        let service = Service::ALL.into_iter().find(|service| service.scheme() == scheme);
-        let service = service.ok_or_else(|| error(SCHEME))?;
+        let service = scheme.parse().map_err(|_| error(SCHEME))?;
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         if !is_bucket(bucket) {
             return Err(error(NO_BUCKET));
