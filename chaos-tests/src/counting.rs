@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
-use sardana::{JobEvent, Loss, Step, Summary, WorkerEvent, WorkerId};
+use sardana::{GenerationEvent, JobEvent, Loss, Step, Summary, WorkerEvent, WorkerId};
 
 use crate::journal::Journal;
 use crate::setup::Setup;

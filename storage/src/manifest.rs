@@ -5,9 +5,15 @@
 //! ```
 
 use sardana_protocol::checkpoint::placement::homes;
-use sardana_protocol::checkpoint::{Condition, DepotId, Description, Head, Manifest, ManifestId, ManifestKey, PieceHash};
+use sardana_protocol::checkpoint::{
+    Condition, DepotId, Description, Head, Manifest, ManifestId, ManifestKey, PieceHash, Placing,
+};
 use sardana_protocol::codec::{self, LARGEST_LIMIT};
+use sardana_protocol::job::JobIdentity;
 use sardana_protocol::limits::{DESCRIPTION_PIECES, MAX_DEPOTS, MAX_PIECES, MAX_TENSORS, PIECE_BYTES, TENSOR_BYTES};
+use sardana_protocol::snapshot::SnapshotId;
+use sardana_protocol::words::JobId;
+use serde::{Deserialize, Serialize};
 
 use crate::store;
 
@@ -25,6 +31,19 @@ pub const DESCRIPTION_BYTES: usize = DESCRIPTION_PIECES * PIECE_BYTES;
 
 const _: () = assert!(DESCRIPTION_BYTES >= MAX_TENSORS * TENSOR_BYTES && DESCRIPTION_BYTES <= LARGEST_LIMIT);
 const _: () = assert!(HEAD_BYTES <= LARGEST_LIMIT);
+
+/// What a manifest says, but for the pieces.
+#[derive(Serialize, Deserialize)]
+struct Prologue {
+    run: JobId,
+    snapshot: SnapshotId,
+    identity: JobIdentity,
+    description: Vec<PieceHash>,
+    bytes: u64,
+    replicas: u32,
+    depots: Vec<DepotId>,
+    placing: Placing,
+}
 
 /// Why bytes are no manifest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,8 +74,17 @@ fn senseless(found: impl ToString) -> ManifestError {
 /// When it says more than a manifest may.
 pub fn encode(manifest: &Manifest) -> Result<Vec<u8>, ManifestError> {
     check(manifest)?;
-    // Without the pieces.
-    let head = codec::encode(manifest, HEAD_BYTES).map_err(senseless)?;
+    let head = Prologue {
+        run: manifest.run,
+        snapshot: manifest.snapshot,
+        identity: manifest.identity.clone(),
+        description: manifest.description.clone(),
+        bytes: manifest.bytes,
+        replicas: manifest.replicas,
+        depots: manifest.depots.clone(),
+        placing: manifest.placing,
+    };
+    let head = codec::encode(&head, HEAD_BYTES).map_err(senseless)?;
     let mut bytes = Vec::with_capacity(6 + head.len() + 32 * manifest.pieces.len());
     bytes.extend_from_slice(&FORMAT.to_le_bytes());
     bytes.extend_from_slice(&u32::try_from(head.len()).unwrap_or(u32::MAX).to_le_bytes());
@@ -81,12 +109,22 @@ pub fn decode(bytes: &[u8]) -> Result<Manifest, ManifestError> {
     let (length, rest) = rest.split_first_chunk().ok_or_else(cut)?;
     let length = u32::from_le_bytes(*length) as usize;
     let (head, pieces) = rest.split_at_checked(length).ok_or_else(cut)?;
-    let mut manifest: Manifest = codec::decode(head, HEAD_BYTES).map_err(senseless)?;
+    let head: Prologue = codec::decode(head, HEAD_BYTES).map_err(senseless)?;
     let (pieces, rest) = pieces.as_chunks::<32>();
     if !rest.is_empty() {
         return Err(cut());
     }
-    manifest.pieces = pieces.iter().copied().map(PieceHash::new).collect();
+    let manifest = Manifest {
+        run: head.run,
+        snapshot: head.snapshot,
+        identity: head.identity,
+        description: head.description,
+        pieces: pieces.iter().copied().map(PieceHash::new).collect(),
+        bytes: head.bytes,
+        replicas: head.replicas,
+        depots: head.depots,
+        placing: head.placing,
+    };
     check(&manifest)?;
     Ok(manifest)
 }

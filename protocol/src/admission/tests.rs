@@ -1,7 +1,7 @@
 //! What is refused, and with which words.
 
 use super::*;
-use crate::job::{Fingerprint, Order};
+use crate::job::Order;
 use crate::memory::GradientMemory;
 use crate::samples;
 use crate::state::StateHash;

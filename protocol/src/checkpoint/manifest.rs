@@ -20,9 +20,7 @@ pub struct Manifest {
     /// Pieces that say what the state's tensors are called: their bytes, one after the other, are a [`Description`] as the codec of
     /// messages writes it.
     pub description: Vec<PieceHash>,
-    /// The pieces of the state in order: see [`crate::state::StatePieces`]. Not in what serde writes: a file of a
-    /// manifest has them behind it, as bare hashes.
-    #[serde(skip)]
+    /// The pieces of the state in order: see [`crate::state::StatePieces`].
     pub pieces: Vec<PieceHash>,
     /// Bytes of the state.
     pub bytes: u64,

@@ -11,8 +11,7 @@ use super::slope::{Fault, Slope, job};
 fn a_model_that_cannot_be_built_joins_nothing() {
     let mut site = Site::new(1);
     let broken = |_: &sardana::JobSpec| -> Result<Slope, ModelError> { Err("weights.bin: no such file".into()) };
-    site.worker(1, job(1), broken)
-        .is_refused(&["could not be built: weights.bin"]);
+    site.worker(1, job(1), broken).gives_up(&["could not be built: weights.bin"]);
     let panics = |_: &sardana::JobSpec| -> Result<Slope, ModelError> { panic!("this panic is part of a test") };
     let error = site.worker(2, job(1), panics).outcome().unwrap_err();
     assert!(matches!(error, ProcessError::Panicked), "{error}");

@@ -49,7 +49,7 @@ impl Worker {
     }
 
     /// Requires that it gave up, with these words.
-    pub(crate) fn is_refused(self, words: &[&str]) {
+    pub(crate) fn gives_up(self, words: &[&str]) {
         let refusal = self.refusal();
         assert!(words.iter().all(|word| refusal.contains(word)), "{refusal}");
     }

@@ -48,10 +48,10 @@ fn whatever_differs_is_named_and_the_job_goes_on_without_it() {
     ];
     for (what, found, other) in others {
         let other = site.worker(2, other.build().unwrap(), Slope::new);
-        other.is_refused(&[what, "expected", found]);
+        other.gives_up(&[what, "expected", found]);
     }
-    site.worker(2, job(2), renamed).is_refused(&["the model", "same model"]);
-    site.worker(2, job(2), moved).is_refused(&["the initial state differs"]);
+    site.worker(2, job(2), renamed).gives_up(&["the model", "same model"]);
+    site.worker(2, job(2), moved).gives_up(&["the initial state differs"]);
 
     let second = site.worker(2, job(2), Slope::new);
     let expected = reference::train(job(2).spec(), &mut Slope::new(job(2).spec()).unwrap()).unwrap();
@@ -70,13 +70,13 @@ fn credentials_of_another_job_role_or_process_are_refused() {
     let _first = site.worker(1, job(2), Slope::new);
     site.joined();
     let twin = site.worker(1, job(2), Slope::new);
-    twin.is_refused(&["connected already", "start the second with its own"]);
+    twin.gives_up(&["connected already", "start the second with its own"]);
     let agent = site.authority.issue(Role::Agent, 2).unwrap();
     let agent = site.start(agent, job(2), Slope::new);
-    agent.is_refused(&["credentials of its own role"]);
+    agent.gives_up(&["credentials of its own role"]);
     for id in [[5; 16], [6; 16]] {
         let stranger = Authority::new(JobId::new(id)).unwrap().issue(Role::Worker, 2).unwrap();
-        site.start(stranger, job(2), Slope::new).is_refused(&["another job"]);
+        site.start(stranger, job(2), Slope::new).gives_up(&["another job"]);
     }
 }
 
