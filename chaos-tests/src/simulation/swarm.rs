@@ -13,7 +13,7 @@ use super::faults::Fault;
 use super::network::{Network, Transport};
 use crate::dice::{Dice, mix};
 
-/// One run's circumstances.
+/// One run's circumstances. One list, as long as it is: all that a seed draws before the run begins.
 #[derive(Debug, Clone)]
 pub(crate) struct Swarm {
     /// How many workers the fleet has when nothing is missing.

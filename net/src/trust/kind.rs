@@ -5,7 +5,7 @@ use sardana_protocol::messages::{
 };
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 
-/// What a message is, as far as permissions go.
+/// What a message is, as far as permissions go. One list, as long as it is: each role's rights are a set of these.
 #[cfg_attr(test, derive(strum::VariantArray))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {

@@ -105,7 +105,7 @@ impl Siege {
         let swarm = Swarm::besieged(&mut dice, workers, self.steps, depots);
         let mut world = World::of(swarm, dice, seed, Story::new(telling));
         let liars = Liars::new(self.liars, self.rarity);
-        world.law.uncountable = true;
+        world.law.doubts.uncountable = true;
         world.liars = Some(if self.others_lie {
             liars.and_others(world.depots[0].id)
         } else {

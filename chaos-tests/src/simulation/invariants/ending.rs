@@ -7,6 +7,23 @@ use sardana_protocol::words::{Step, WorkerId};
 use super::{Held, Law};
 use crate::simulation::model::hash_of;
 
+/// What may leave the coordinator in doubt how many gradients were computed, or how many of them in vain.
+#[derive(Debug, Default)]
+pub(crate) struct Doubts {
+    /// Whether connections broke or messages were lost: then it cannot know.
+    pub(crate) uncountable: bool,
+    /// Whether a worker may lack the memory for all K gradients.
+    pub(crate) scarce: bool,
+    /// How often members computed anew, for want of memory, what they had.
+    dropped: u64,
+    /// How many workers were lost, as people were told, without the number of gradients that they had computed.
+    uncounted: u64,
+    /// How often all members were others than before.
+    pub(super) inherited: u64,
+    /// How often people were told that the state was lost.
+    pub(super) states_lost: u64,
+}
+
 impl Law {
     /// The job is done only when every member has reported the last step. `behind`: a member that has not reached it.
     pub(crate) fn all_at_the_end(&mut self, last: Step, behind: Option<(WorkerId, Step)>) -> Held {
@@ -18,15 +35,15 @@ impl Law {
     /// A worker is lost.
     pub(crate) fn loses(&mut self, cause: &Loss) {
         let counted = matches!(cause, Loss::Exited { tally: Some(_), .. });
-        self.uncounted += u64::from(!counted);
+        self.doubts.uncounted += u64::from(!counted);
     }
 
     /// A generation is formed, whose members compute some gradients anew that they have, or do not.
     pub(crate) fn drops(&mut self, dropping: bool) -> Held {
-        self.dropped += u64::from(dropping);
+        self.doubts.dropped += u64::from(dropping);
         self.check(
             "what is there is not computed anew but for want of memory",
-            self.scarce || !dropping,
+            self.doubts.scarce || !dropping,
             || "members that have the memory for it are to compute anew what they have".to_owned(),
         )
     }
@@ -42,12 +59,12 @@ impl Law {
         self.check("BITS-1, at the end", summary.hash == expected, || {
             format!("the final state at {step} is not that of an undisturbed run")
         })?;
-        if self.uncountable {
+        if self.doubts.uncountable {
             self.excuse("how many gradients were computed cannot be known");
             return Ok(());
         }
-        let (unknown, uncounted) = (summary.unknown, self.uncounted);
-        let (inherited, lost, dropped) = (self.inherited, self.states_lost, self.dropped);
+        let (unknown, uncounted) = (summary.unknown, self.doubts.uncounted);
+        let (inherited, lost, dropped) = (self.doubts.inherited, self.doubts.states_lost, self.doubts.dropped);
         if self.lives > 1 && unknown > 0 {
             self.excuse("a coordinator does not know what was counted in an earlier life");
             return Ok(());

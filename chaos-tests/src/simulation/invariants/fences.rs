@@ -13,7 +13,7 @@ impl Law {
         let before = std::mem::replace(known, incarnation.max(*known));
         // A worker that was away may have gone on with a gradient that others computed as well.
         if self.promised.contains_key(&worker) && before == incarnation {
-            self.uncountable = true;
+            self.doubts.uncountable = true;
         }
         self.check("GEN-3, welcoming", incarnation >= before, || {
             format!("{incarnation} welcomes {worker}, which knows {before}")

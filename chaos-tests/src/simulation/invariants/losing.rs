@@ -26,7 +26,7 @@ impl Law {
 
     /// The state is given up: training begins again at `from`. `holder`: a worker that is here, or awaited, with a newer one.
     pub(crate) fn gives_up_state(&mut self, from: Step, holder: Option<(WorkerId, Step)>) -> Held {
-        self.states_lost += 1;
+        self.doubts.states_lost += 1;
         self.check("the state is lost with its holders", holder.is_none(), || {
             format!("training begins again at {from}, and there is {holder:?}")
         })

@@ -31,6 +31,7 @@ use sardana_protocol::messages::{CoordinatorMessage, Ring, Trailer};
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 
 use checkpoints::Checkpoints;
+use ending::Doubts;
 use seats::Orders;
 
 use super::marks::Marks;
@@ -64,7 +65,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// The job, its undisturbed run, and what has been seen so far.
+/// The job, its undisturbed run, and what has been seen so far. One type, as long as it is: what one invariant notes another one asks for.
 #[derive(Debug, Default)]
 pub(crate) struct Law {
     shards: u32,
@@ -92,16 +93,7 @@ pub(crate) struct Law {
     /// When that life began, and which one it is.
     born: Duration,
     lives: u64,
-    /// How many workers were lost, as people were told, without the number of gradients that they had computed.
-    uncounted: u64,
-    /// How often all members were others than before.
-    inherited: u64,
-    /// How often people were told that the state was lost.
-    states_lost: u64,
-    /// How often members computed anew, for want of memory, what they had.
-    dropped: u64,
-    /// Whether a worker may lack the memory for all K gradients.
-    pub(crate) scarce: bool,
+    pub(crate) doubts: Doubts,
     /// What each worker has told the coordinator of its generation, and of its ring, when it came.
     introduced: BTreeMap<WorkerId, (Generation, Option<Ring>)>,
     /// The workers with a state that training has begun anew without.
@@ -115,8 +107,6 @@ pub(crate) struct Law {
     /// The workers whose connection broke, and when.
     cut_off: BTreeMap<WorkerId, Duration>,
     checkpoints: Checkpoints,
-    /// Whether connections broke or messages were lost: then the coordinator cannot know how many gradients were computed.
-    pub(crate) uncountable: bool,
     /// Whether an operator has asked the job to stop.
     pub(crate) may_stop_early: bool,
     /// How often each invariant was checked.

@@ -68,7 +68,7 @@ impl Law {
         }
         *whole = make_one_generation(told, world_size, self.shards);
         let heirs = !before.is_empty() && told.values().all(|(worker, _)| !before.contains(worker));
-        self.inherited += u64::from(heirs);
+        self.doubts.inherited += u64::from(heirs);
         let (holds, told) = (*whole, told.clone());
         self.check("GEN-2, all orders", holds, || {
             format!("these orders do not fit each other: {told:?}")

@@ -152,7 +152,7 @@ impl World {
         if self.coordinator.session_of(worker) != Some(session) {
             return;
         }
-        self.law.uncountable = true;
+        self.law.doubts.uncountable = true;
         if self.coordinator.machine.as_ref().is_some_and(|machine| machine.knows(worker)) {
             self.law.cut_off(worker, self.coordinator.clock(self.calendar.now()));
         }

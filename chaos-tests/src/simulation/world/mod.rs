@@ -54,7 +54,7 @@ pub(crate) const CROWD: usize = 40;
 pub(crate) const TASK: StateHash = StateHash::new([1; 32]);
 pub(crate) const BUILD: StateHash = StateHash::new([2; 32]);
 
-/// One job on one cluster.
+/// One job on one cluster. One type, as long as it is: a fault may reach any of it.
 pub(crate) struct World {
     pub(crate) swarm: Swarm,
     pub(crate) dice: Dice,
@@ -160,8 +160,8 @@ impl World {
             swarm,
             dice,
         };
-        world.law.scarce = world.swarm.memory.is_known() || world.swarm.capacity < world.swarm.shards;
-        world.law.uncountable = world.network.transport == Transport::Datagrams;
+        world.law.doubts.scarce = world.swarm.memory.is_known() || world.swarm.capacity < world.swarm.shards;
+        world.law.doubts.uncountable = world.network.transport == Transport::Datagrams;
         world.story.tell(Duration::ZERO, || format!("{:?}", world.swarm));
         world.begin_life();
         world.law.is_saved(world.swarm.saves);

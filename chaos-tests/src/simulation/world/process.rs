@@ -18,7 +18,7 @@ use super::saving::Saves;
 use crate::simulation::model::{self, Gradients, Sum};
 use crate::simulation::network::IDLE;
 
-/// What a worker's process has.
+/// What a worker's process has. One type, as long as it is: all that its end takes along.
 pub(crate) struct Process {
     pub(crate) started: Duration,
     pub(crate) member: Member,
