@@ -5,6 +5,7 @@
 #[path = "../../../actors/tests/notices/cloud.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod cloud;
+mod earlier;
 mod help;
 mod hosts;
 mod lines;

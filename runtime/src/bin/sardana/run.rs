@@ -230,5 +230,8 @@ pub(crate) fn print(summary: &Summary) {
         "shard gradients computed: {}, of them again: {}",
         summary.computed, summary.recomputed
     );
+    if summary.unknown > 0 {
+        println!("counts that are not known: {}", summary.unknown);
+    }
     println!("state: {}", summary.hash);
 }
