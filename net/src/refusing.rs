@@ -17,7 +17,7 @@ use crate::wire::write_frame;
 pub const JOB: JobId = JobId::new([5; 16]);
 
 /// Why a client is refused that learns it from the connection's end.
-pub const WHY: &str = "there is no room for anybody";
+pub const WHY: &str = "there is no room for any process";
 
 /// The shortest first message is longer.
 const WINDOW: u32 = 16;

@@ -240,6 +240,6 @@ impl State {
 /// Where signals cannot be listened for, a worker that stands still is only silent.
 fn watch(agent: &ActorRef<Message>) -> Option<Watch> {
     Watch::start(agent)
-        .inspect_err(|error| tracing::warn!(%error, "nobody sees workers stand still"))
+        .inspect_err(|error| tracing::warn!(%error, "no process sees workers stand still"))
         .ok()
 }

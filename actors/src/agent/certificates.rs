@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(credentials.identity(), PeerIdentity::worker(JOB, worker));
         assert!(
             certificates.certified(worker, certificate).is_none(),
-            "nobody waits for a second one"
+            "no second one is waited for"
         );
     }
 

@@ -105,7 +105,7 @@ pub enum DepotStartError {
     Bind(#[from] BindError),
     /// No peer could dial it.
     #[error(
-        "{listening}: nobody can dial this address; advertise one of this host that the others reach, or listen on that one"
+        "{listening}: no other process can dial this address; advertise one of this host that the others reach, or listen on that one"
     )]
     Unadvertised {
         /// Where it would listen.

@@ -43,7 +43,7 @@ impl Server {
         let put = self.put_all(snapshot, pin, (pieces, view), talk).await;
         if !self.pins.still(snapshot, pin) {
             put?;
-            return Err(End::Refused(format!("nobody waits for {snapshot} any more: it was released")));
+            return Err(End::Refused(format!("{snapshot} is not wanted any more: it was released")));
         }
         put?;
         fault::reached(Point::DepotSync, snapshot.step);

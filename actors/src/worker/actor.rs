@@ -374,7 +374,7 @@ impl State {
     fn beat(&mut self) {
         if self.leaving.is_some_and(|since| since.elapsed() >= LEAVE_PATIENCE) {
             self.end(Err(WorkerError::Terminated {
-                how: "and nobody released it in time",
+                how: "and no coordinator released it in time",
             }));
         }
         let heartbeat = if self.spoke.elapsed() >= HEARTBEAT {

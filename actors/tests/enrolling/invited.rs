@@ -46,7 +46,7 @@ async fn a_used_up_invitation_is_refused_with_what_to_do() {
         words.contains("used up (1 of 1) at") && words.contains("sardana invite"),
         "{words}"
     );
-    log.refused(&["somebody was not enrolled", "used up (1 of 1) at"]).await;
+    log.refused(&["a process was not enrolled", "used up (1 of 1) at"]).await;
     assert!(answers(&join).await.unwrap(), "asking whether it is there needs no use");
     log.nothing_more();
 }
@@ -78,7 +78,8 @@ async fn the_coordinators_clock_decides_whether_it_is_too_late() {
     let join = JoinFile::new(invitation, &site.authority, vec![site.coordinator.address()]);
     let words = enrol(&join, Role::Worker).await.unwrap_err().to_string();
     assert!(words.contains("this join file expired at"), "{words}");
-    log.refused(&["somebody was not enrolled", "this join file expired at"]).await;
+    log.refused(&["a process was not enrolled", "this join file expired at"])
+        .await;
 }
 
 #[tokio::test]
@@ -108,7 +109,7 @@ async fn a_role_is_neither_mistaken_nor_forged() {
         words.contains("not made by the authority of this job, or was changed"),
         "{words}"
     );
-    log.refused(&["somebody was not enrolled", "not made by the authority of this job"])
+    log.refused(&["a process was not enrolled", "not made by the authority of this job"])
         .await;
     enrol(&join, Role::Worker).await.unwrap();
     log.nothing_more();
@@ -132,7 +133,7 @@ async fn another_authority_is_trusted_by_neither_end() {
         log.refused(&["a connection was refused", "the peer refused this end", "another job"])
             .await;
     }
-    log.refused(&["somebody was not enrolled", "not made by the authority of this job"])
+    log.refused(&["a process was not enrolled", "not made by the authority of this job"])
         .await;
     log.nothing_more();
 }

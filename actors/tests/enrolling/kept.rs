@@ -56,7 +56,7 @@ async fn one_file_serves_an_operator_again_and_again_and_nobody_else() {
         .await
         .unwrap_err();
     assert!(error.to_string().contains("used up (1 of 1)"), "{error}");
-    log.refused(&["somebody was not enrolled", "used up (1 of 1)"]).await;
+    log.refused(&["a process was not enrolled", "used up (1 of 1)"]).await;
     log.nothing_more();
 }
 

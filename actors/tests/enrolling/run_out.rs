@@ -140,12 +140,12 @@ async fn strangers_other_jobs_the_late_and_the_gone_are_told_why_not() {
             shared.old(Role::Operator, 1, 3 * HOUR),
             "its join file serves until it expires",
         ),
-        (shared.old(Role::Coordinator, 0, 3 * HOUR), "is not renewed for anybody"),
+        (shared.old(Role::Coordinator, 0, 3 * HOUR), "is never renewed"),
         (believing(&same_name, &site), "not of this job's authority"),
     ] {
         let reason = refused(&site, &credentials).await;
         assert!(reason.contains(words), "{words}: {reason}");
-        log.refused(&["somebody was not enrolled", words]).await;
+        log.refused(&["a process was not enrolled", words]).await;
     }
     // Of another job, it does not dial this one's coordinator.
     let rotating = RotatingCredentials::from(believing(&other_job, &site));

@@ -53,7 +53,7 @@ async fn garbage_and_lengths_without_end_close_the_connection() {
         send.finish().unwrap();
         let told = closed(&connection).await;
         assert!(told.contains(words), "{told}");
-        log.refused(&["somebody was not enrolled", words]).await;
+        log.refused(&["a process was not enrolled", words]).await;
     }
     goes_on(&site).await;
     log.nothing_more();

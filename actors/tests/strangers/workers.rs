@@ -35,7 +35,7 @@ async fn a_coordinator_that_is_not_there_is_looked_for_and_given_up() {
     );
     let words = error.to_string();
     assert!(
-        words.contains("15s") && words.contains("nobody answered") && words.contains("start it"),
+        words.contains("15s") && words.contains("no process answered") && words.contains("start it"),
         "{words}"
     );
 }

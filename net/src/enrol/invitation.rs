@@ -76,7 +76,7 @@ pub enum InvitationError {
     #[error("this join file was not made by the authority of this job, or was changed; ask for a new one: sardana invite")]
     Forged,
     /// This role cannot be invited to.
-    #[error("nobody is invited to be a {role}; expected worker, agent or operator")]
+    #[error("no process is invited to be a {role}; expected worker, agent or operator")]
     Role {
         /// The role.
         role: Role,
@@ -360,7 +360,7 @@ mod tests {
                     role: Role::Coordinator,
                     ..TERMS
                 },
-                "nobody is invited to be a coordinator",
+                "no process is invited to be a coordinator",
             ),
             (Terms { uses: 0, ..TERMS }, "expected 1 to"),
             (

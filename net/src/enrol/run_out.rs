@@ -33,7 +33,7 @@ pub enum RunOutRefusal {
         role: Role,
     },
     /// A coordinator makes its own.
-    #[error("the certificate of a {role} is not renewed for anybody")]
+    #[error("the certificate of a {role} is never renewed")]
     Never {
         /// Which role.
         role: Role,

@@ -68,7 +68,7 @@ impl EnrolService {
             Ok(Ok(())) => connection.close(0_u32.into(), b"enrolled"),
             Ok(Err(NotEnrolled::Busy)) => turn_away(&connection),
             Ok(Err(NotEnrolled::Refused(reason))) => {
-                refused!(%from, %reason, "somebody was not enrolled");
+                refused!(%from, %reason, "a process was not enrolled");
                 connection.close(REFUSED, reason.as_bytes());
             }
             Err(_) => {

@@ -23,7 +23,7 @@ pub const REFUSED: VarInt = VarInt::from_u32(1);
 pub enum ConnectError {
     /// No answer came. Try again; after some tries tell the user.
     #[error(
-        "nobody answered at {address}/udp within {after:?}; see whether the process runs there and the network carries UDP"
+        "no process answered at {address}/udp within {after:?}; see whether the process runs there and the network carries UDP"
     )]
     Unreachable {
         /// The address that was dialled.
@@ -205,7 +205,7 @@ fn presented(reason: &str) -> Option<PeerIdentity> {
 }
 
 fn found_words(found: Option<&PeerIdentity>) -> String {
-    found.map_or_else(|| "somebody else".to_owned(), ToString::to_string)
+    found.map_or_else(|| "another process".to_owned(), ToString::to_string)
 }
 
 /// Why an attempt to connect was turned away. The caller logs it and goes on.

@@ -111,7 +111,7 @@ impl Alert {
     fn about_peer(self, said: &str) -> String {
         match self {
             Self::BadCertificate => {
-                "its certificate is for somebody else; see whether the address is the right one".to_owned()
+                "its certificate is for another process; see whether the address is the right one".to_owned()
             }
             Self::Expired => format!("its certificate is not valid now{}", Clocks::words(said, "this host")),
             Self::OtherAuthority => "its certificate is of another job; see whether the address is the right one".to_owned(),

@@ -22,7 +22,7 @@ pub enum StoreError {
     Private(#[from] PrivateError),
     /// The file is not what was written.
     #[error(
-        "{path}: the job's authority is damaged: {reason}. Bring the file back from a copy; without it nobody can join the job any \
+        "{path}: the job's authority is damaged: {reason}. Bring the file back from a copy; without it no process can join the job any \
          more. To begin another job, give an empty folder"
     )]
     Damaged {

@@ -150,7 +150,7 @@ async fn sigterm_asks_a_worker_to_leave_and_then_ends_it() {
     tokio::time::advance(limits::LEAVE_PATIENCE).await;
     tokio::time::resume();
     let error = end(worker).await.unwrap_err();
-    assert!(error.to_string().contains("nobody released it in time"), "{error}");
+    assert!(error.to_string().contains("no coordinator released it in time"), "{error}");
 }
 
 /// Waits until the worker has taken in what it was told: it answers a halt.
