@@ -1,10 +1,10 @@
 //! A job whose coordinator is a process of its own, or several that follow each other, or are there at once.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -340,11 +340,12 @@ impl Site {
     }
 }
 
-/// An address for a coordinator that takes over. The port stays taken until it is needed.
-pub(crate) fn standby() -> Result<(UdpSocket, SocketAddr)> {
-    let socket = UdpSocket::bind(("127.0.0.2", 0))?;
-    let address = socket.local_addr()?;
-    Ok((socket, address))
+/// An address for a coordinator that takes over: of a loopback host that no other process uses. (A port that was held for it would stay
+/// taken a while longer, by each child of this process that is between its fork and its program.)
+pub(crate) fn standby() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(7_000);
+    let host = Ipv4Addr::from_bits(0x7f80_0000 | (std::process::id() & 0x007f_ffff));
+    SocketAddr::from((host, NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
 /// Kills one of the host's workers.

@@ -82,14 +82,13 @@ async fn another_takes_over_with_nothing_but_the_authority() -> Result<()> {
 /// On another host: at an address that the join files have named beforehand.
 #[tokio::test]
 async fn another_takes_over_at_another_address() -> Result<()> {
-    let (standby, address) = standby()?;
-    let mut site = Site::with(setup(2), None, &[&format!("standby={address}")]).await?;
+    let standby = standby();
+    let mut site = Site::with(setup(2), None, &[&format!("standby={standby}")]).await?;
     let pace = Place::Pace.close(site.trial.folder())?;
     let mut host = site.host(2).await?;
     site.until_step(GATE).await?;
     site.kill().await?;
-    drop(standby);
-    taken_over(&mut site, Some(address))?;
+    taken_over(&mut site, Some(standby))?;
     site.until("adopted g1.1").await?;
     // Its agent has found it as well: it reports a death, and starts another worker with the coordinator's certificate.
     kill_one(&mut host).await?;

@@ -18,16 +18,15 @@ pub(crate) async fn is_fenced(old: &mut Life) -> Result<()> {
 
 /// Another coordinator takes over at a standby's address while the first lives, and is frozen until the other leads if `is_frozen`.
 async fn taken_over(is_frozen: bool) -> Result<()> {
-    let (standby, address) = standby()?;
-    let mut site = Site::with(setup(2), None, &[&format!("standby={address}")]).await?;
+    let standby = standby();
+    let mut site = Site::with(setup(2), None, &[&format!("standby={standby}")]).await?;
     let pace = Place::Pace.close(site.trial.folder())?;
     let host = site.host(2).await?;
     site.until_step(GATE).await?;
     if is_frozen {
         site.coordinator.signal(Signal::STOP)?;
     }
-    drop(standby);
-    let mut first = site.is_taken_over(address, &[])?;
+    let mut first = site.is_taken_over(standby, &[])?;
     if is_frozen {
         site.until("adopted g1.1").await?;
         first.signal(Signal::CONT)?;

@@ -9,8 +9,8 @@ use crate::rivals::is_fenced;
 
 /// Another coordinator takes over elsewhere: checkpoints go on under it, and it resumes from them once all else is lost.
 async fn takes_over(is_lost: bool) -> Result<()> {
-    let (standby, address) = standby()?;
-    let known = format!("standby={address}");
+    let standby = standby();
+    let known = format!("standby={standby}");
     let mut site = Site::with(setup(2), None, &[&known, ALWAYS[0], ALWAYS[1]]).await?;
     let [mut one, mut two] = site.two_depots().await?;
     let pace = Place::Pace.close(site.trial.folder())?;
@@ -19,8 +19,7 @@ async fn takes_over(is_lost: bool) -> Result<()> {
     if is_lost {
         site.kill().await?;
     }
-    drop(standby);
-    let mut old = site.is_taken_over(address, &ALWAYS)?;
+    let mut old = site.is_taken_over(standby, &ALWAYS)?;
     if !is_lost {
         is_fenced(&mut old).await?;
     }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::Read;
-use std::net::UdpSocket;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -144,14 +144,16 @@ fn an_agent_that_is_killed_leaves_nothing_of_its_workers() {
 #[test]
 fn a_coordinator_that_is_taken_over_says_by_whom_and_stays_away() {
     let site = Site::new();
-    // The port stays taken until it is needed.
-    let held = UdpSocket::bind("127.0.0.2:0").unwrap();
-    let standby = held.local_addr().unwrap().to_string();
+    // A loopback host that no other process uses. A port that was held until it is needed would stay taken a while longer, by each child
+    // of this process that is between its fork and its program.
+    let standby = format!(
+        "{}:7000",
+        Ipv4Addr::from_bits(0x7f80_0000 | (std::process::id() & 0x007f_ffff))
+    );
     let (first, _) = site.coordinator("state", "127.0.0.1:0", &format!("-n 2 --standby {standby}"));
     site.invite("state", "agent", "agent.join");
     let agent = agent(&site, "agent.join", 2);
     first.event("sardana::event::formed");
-    drop(held);
     let second = site.takes_over("state", "elsewhere", &standby);
     let (status, words) = first.fails();
     assert_eq!(status.code(), Some(1), "{words}");
