@@ -279,17 +279,21 @@ impl Ledger {
         kept.saturating_sub(self.useful)
     }
 
-    /// The newest state is lost: training starts again from a checkpoint that holds `kept` gradients. Those that no worker has told any of
-    /// the coordinator's lives of count as computed before. But they may be those of a worker whose count is not known yet: then they
-    /// count when it comes.
+    /// The newest state is lost: training starts again from a checkpoint that holds `kept` gradients. Of these, some may have been given up
+    /// for an older one, when this one was not there: they were not computed in vain after all. Those that no worker has told any of the
+    /// coordinator's lives of count as computed before. But they may be those of a worker whose count is not known yet: then they count
+    /// when it comes.
     pub(super) fn resume_from_checkpoint(&mut self, kept: u64) {
         let missing = self.restart(kept);
-        self.useful = self.useful.saturating_add(missing);
         if self.unknown.is_empty() {
-            self.gone = self.gone.saturating_add(missing);
+            let in_vain = self.gone.saturating_sub(self.useful).min(self.recomputed);
+            let given_up = missing.min(in_vain);
+            self.recomputed -= given_up;
+            self.gone = self.gone.saturating_add(missing - given_up);
         } else if missing > 0 {
             self.rescued();
         }
+        self.useful = self.useful.saturating_add(missing);
     }
 
     /// Gradients computed by the lost and by the living.

@@ -75,6 +75,22 @@ fn a_checkpoint_that_outlives_a_worker_whose_count_comes_later_leaves_a_doubt() 
 }
 
 #[test]
+fn what_was_given_up_for_an_older_checkpoint_is_not_in_vain_once_a_newer_one_is_back() {
+    let mut ledger = Ledger::default();
+    ledger.lost(WORKER, Some(tally(7, 0, 0)));
+    ledger.resume_from_checkpoint(40);
+    assert_eq!((ledger.computed_and_unknown(), ledger.recomputed()), ((100, 0), 60));
+    ledger.resume_from_checkpoint(90);
+    assert_eq!((ledger.computed_and_unknown(), ledger.recomputed()), ((100, 0), 10));
+    ledger.resume_from_checkpoint(130);
+    assert_eq!(
+        (ledger.computed_and_unknown(), ledger.recomputed()),
+        ((130, 0), 0),
+        "some of an earlier run"
+    );
+}
+
+#[test]
 fn a_state_that_outlives_all_whose_counts_are_known_is_told_of() {
     let mut ledger = Ledger::default();
     ledger.lost(WORKER, None);
