@@ -2,7 +2,7 @@
 
 use super::saves::{Contents, Saving, Stage};
 use super::{CheckpointEvent, CheckpointManager, Command, Facts, Saves};
-use crate::checkpoint::{DepotId, Head, Placing};
+use crate::checkpoint::{DepotId, Head, ManifestKey, Placing};
 use crate::limits::SAVE_PATIENCE;
 use crate::snapshot::SnapshotId;
 use crate::words::Incarnation;
@@ -113,6 +113,20 @@ impl CheckpointManager {
         if attempt.is_some_and(|attempt| self.placing(attempt, facts) == placing) {
             self.refused(depot, snapshot.step, reason, facts);
         }
+    }
+
+    /// The checkpoint of which a depot has made the manifest durable and lacks some again.
+    pub(super) fn lost_while_committing(&self, depot: DepotId) -> Option<ManifestKey> {
+        let saving = self.saving.as_ref()?;
+        let Stage::Committing {
+            awaited,
+            head: Some(head),
+        } = &saving.stage
+        else {
+            return None;
+        };
+        let counted = saving.depots.iter().any(|one| one.depot == depot) && !awaited.contains(&depot);
+        (counted && !self.has_whole(depot, head.key)).then_some(head.key)
     }
 
     /// Depots that do not answer for long hold up all others: they are done without.

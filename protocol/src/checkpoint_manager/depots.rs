@@ -148,6 +148,7 @@ impl CheckpointManager {
                 }
                 if is_last {
                     self.misses_no_checkpoints(depot);
+                    self.recheck_what_it_committed(depot, facts);
                 }
                 self.prune();
             }
@@ -156,6 +157,7 @@ impl CheckpointManager {
                     known.heads.remove(&key);
                     known.unreadable.remove(&key);
                 }
+                self.recheck_what_it_committed(depot, facts);
             }
             DepotMessage::Committed { snapshot, head } => {
                 if let Some(known) = self.depots.get_mut(&depot) {
@@ -176,6 +178,17 @@ impl CheckpointManager {
             }
             // Certificates are not this machine's business.
             DepotMessage::Renew { .. } => {}
+        }
+    }
+
+    /// A depot that lacks again what it has committed, while others have yet to, does not count: the checkpoint is placed anew.
+    fn recheck_what_it_committed(&mut self, depot: DepotId, facts: &Facts) {
+        if let Some(lost) = self.lost_while_committing(depot) {
+            let reason = "it lacks some of the checkpoint again that was durable there".to_owned();
+            self.refused(depot, lost.step, reason, facts);
+        }
+        if self.lost_while_replicating(depot) {
+            self.depots_are_restless(facts);
         }
     }
 
@@ -239,8 +252,9 @@ impl CheckpointManager {
     /// What is not complete does not count: it goes once as many complete ones are newer, and before that what it lacks may come back.
     pub(super) fn prune(&mut self) {
         let Some(saves) = self.rules.saves else { return };
-        // What is being committed may be there in two forms, of which one is not wanted any more: which one, is not known yet.
-        if self.saving.is_some() || self.depots.values().any(|depot| !depot.has_told_all) {
+        // What is being committed or placed may be there in two forms, of which one is not wanted any more: which one, is not known yet.
+        let placing = self.saving.is_some() || self.is_replicating();
+        if placing || self.depots.values().any(|depot| !depot.has_told_all) {
             return;
         }
         // A checkpoint that could not be loaded may not be what it seems: it does not stand in for older ones.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{CheckpointEvent, CheckpointManager, Facts};
-use crate::checkpoint::{DepotId, Head, ManifestKey, Placing};
+use crate::checkpoint::{Condition, DepotId, Head, ManifestKey, Placing};
 use crate::limits::{DEPOT_GONE, DEPOTS_SETTLE, SAVE_PATIENCE};
 use crate::messages::DepotOrder;
 use crate::planted::{Bug, bites};
@@ -46,6 +46,13 @@ struct Fetching {
     heard: Duration,
 }
 
+impl Fetching {
+    /// Whether this is what the depots are to have.
+    fn places(&self, head: &Head) -> bool {
+        head.snapshot == self.old.snapshot && head.placing == self.placing
+    }
+}
+
 impl CheckpointManager {
     /// The depots are others than before, or one failed: what is under way is given up, and nothing begins for a while.
     pub(super) fn depots_are_restless(&mut self, facts: &Facts) {
@@ -69,7 +76,7 @@ impl CheckpointManager {
         if let Some(order) = &self.replicating.order {
             // A depot may be at it for so long; but none has said so.
             if facts.now.saturating_sub(order.heard) >= SAVE_PATIENCE * 4 {
-                self.depots_are_restless(facts);
+                self.give_up_replicating(facts);
             }
             return;
         }
@@ -154,8 +161,7 @@ impl CheckpointManager {
     pub(super) fn replicated(&mut self, depot: DepotId, head: &Head, facts: &Facts) {
         let now = facts.now;
         let Some(order) = &mut self.replicating.order else { return };
-        let same = head.snapshot == order.old.snapshot && head.placing == order.placing;
-        if !same || !order.awaited.remove(&depot) {
+        if !order.places(head) || !order.awaited.remove(&depot) {
             return;
         }
         order.heard = now;
@@ -178,8 +184,27 @@ impl CheckpointManager {
     pub(super) fn not_replicated(&mut self, depot: DepotId, facts: &Facts) {
         let order = self.replicating.order.as_ref();
         if order.is_some_and(|order| order.awaited.contains(&depot)) {
-            self.depots_are_restless(facts);
+            self.give_up_replicating(facts);
         }
+    }
+
+    /// What was to be deleted has waited.
+    fn give_up_replicating(&mut self, facts: &Facts) {
+        self.depots_are_restless(facts);
+        self.prune();
+    }
+
+    /// Whether a checkpoint is being placed on depots.
+    pub(super) fn is_replicating(&self) -> bool {
+        self.replicating.order.is_some()
+    }
+
+    /// Whether a depot has fetched what it should and lacks some of it again.
+    pub(super) fn lost_while_replicating(&self, depot: DepotId) -> bool {
+        let Some(order) = &self.replicating.order else { return false };
+        let counted = order.depots.contains(&depot) && !order.awaited.contains(&depot);
+        let has = |head: &Head| order.places(head) && head.condition == Condition::Whole;
+        counted && !self.depots.get(&depot).is_some_and(|known| known.heads.values().any(has))
     }
 
     /// The job's complete checkpoints, oldest first: of those that were made of one snapshot, the one that most depots have.

@@ -243,6 +243,36 @@ fn what_a_depot_that_is_there_has_lost_is_fetched_again_soon() {
 }
 
 #[test]
+fn what_is_being_placed_is_not_deleted_and_a_depot_that_loses_it_meanwhile_does_not_count() {
+    let mut config = saved_config();
+    let saves = config.saves.as_mut().expect("it saves");
+    saves.keep = "last=1,every=4".parse().expect("a rule");
+    let mut job = Job::saved(config);
+    let (old, new, latest) = (head(2, &[7]), head(2, &[7, 8, 9]), head(6, &[7, 8, 9]));
+    job.depot_comes(9, "c", vec![latest.clone()]);
+    job.holds(8, vec![latest.clone()]);
+    job.holds(7, vec![old.clone(), latest.clone()]);
+    assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)).len(), 3);
+    job.committed(8, 2, &[7, 8, 9]);
+    // On one of three it is nothing beside the old one, but the others have yet to fetch it.
+    assert_eq!(job.holds(9, vec![latest.clone()]), [""; 0]);
+    job.committed(7, 2, &[7, 8, 9]);
+    job.holds_unreadable(8, vec![latest.clone()], vec![new.key]);
+    none_contains(&job.committed(9, 2, &[7, 8, 9]), "saved s2");
+    assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)).len(), 3, "it is placed anew");
+}
+
+#[test]
+fn what_was_to_be_deleted_is_deleted_once_what_is_being_placed_has_failed() {
+    let mut job = Job::saved(saved_config());
+    job.holds(7, vec![head(6, &[7])]);
+    assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)).len(), 2);
+    let all = [2, 4, 6].map(|step| head(step, &[7])).to_vec();
+    assert_eq!(job.holds(7, all), [""; 0], "not yet");
+    assert_eq!(job.is_full(8, 6, placed(1)), ["to 7: delete s2"]);
+}
+
+#[test]
 fn a_deletion_that_failed_is_ordered_again_also_where_nothing_else_is_left() {
     let mut job = Job::saved(saved_config());
     job.depot_comes(9, "c", vec![]);

@@ -3,7 +3,7 @@
 use super::checkpointed::*;
 use super::refusing::targets;
 use super::*;
-use crate::checkpoint::{Every, PieceHash};
+use crate::checkpoint::{Condition, Every, Head, PieceHash};
 use crate::limits::{SAVE_ATTEMPTS, SAVE_PATIENCE};
 use crate::state::{StateSize, share_hash};
 
@@ -122,6 +122,31 @@ fn a_depot_that_does_not_say_whether_a_manifest_is_durable_is_done_without() {
     assert!(found[1..].iter().all(|text| text.ends_with("to [7]")), "{found:?}");
     job.both_saved(2, 3);
     has(&job.committed(7, 3, &[7]), "saved s3 on 1 of 2");
+}
+
+#[test]
+fn a_depot_that_lacks_again_what_it_has_committed_is_done_without() {
+    for lost in [
+        vec![],
+        vec![Head {
+            condition: Condition::Lacking,
+            ..head(3, &[7, 8])
+        }],
+    ] {
+        let mut job = Job::saving(3, saved_config());
+        job.both_saved(1, 3);
+        job.committed(7, 3, &[7, 8]);
+        assert_eq!(job.holds(7, vec![head(3, &[7, 8])]), [""; 0], "it has it still");
+        let found = about_saves(&job.holds(7, lost));
+        assert!(
+            found[0].starts_with("depot 7 refused: it lacks some of the checkpoint again"),
+            "{found:?}"
+        );
+        assert!(found[1..].iter().all(|text| text.ends_with("to [8]")), "{found:?}");
+        assert_eq!(job.committed(8, 3, &[7, 8]), [""; 0], "of the first attempt");
+        job.both_saved(2, 3);
+        has(&job.committed(8, 3, &[8]), "saved s3 on 1 of 2");
+    }
 }
 
 #[test]
