@@ -10,6 +10,7 @@ use sardana_protocol::words::Incarnation;
 use tokio::task::AbortHandle;
 use tracing::{Instrument, Span};
 
+use super::fetch::telling;
 use super::keeper::{Keeper, Whole};
 use super::limits::CERTIFICATE_EVERY;
 use super::parts::Parts;
@@ -130,7 +131,11 @@ impl State {
                 placing,
             } => {
                 tokio::spawn(async move {
-                    if let Err(reason) = keeper.fetch(incarnation, snapshot, key, &depots, placing).await {
+                    let fetching = keeper.fetch(incarnation, snapshot, key, &depots, placing);
+                    let tell = || {
+                        keeper.say(DepotMessage::Fetching { snapshot, placing });
+                    };
+                    if let Err(reason) = telling(tell, fetching).await {
                         keeper.refuse(snapshot, placing, reason);
                     }
                     keeper.tell_of_healing().await;

@@ -1,16 +1,29 @@
 //! A checkpoint is brought here from other depots: because another host was lost, or because something is damaged.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, ManifestKey, PieceHash, Placing};
-use sardana_protocol::limits::MAX_DEPOTS;
+use sardana_protocol::limits::{FETCH_TOLD_EVERY, MAX_DEPOTS};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::Incarnation;
 use sardana_storage::manifest;
 use sardana_storage::store::PinId;
+use tokio::time::timeout;
 
 use super::keeper::{Keeper, Whole, words};
 use super::limits::FETCHED_PIECES;
+
+/// Does this, and calls `tell` every [`FETCH_TOLD_EVERY`] until it is done: what is waited for meanwhile gives up by itself where it should.
+pub(super) async fn telling<F: Future>(tell: impl Fn(), work: F) -> F::Output {
+    let mut work = pin!(work);
+    loop {
+        match timeout(FETCH_TOLD_EVERY, &mut work).await {
+            Ok(done) => return done,
+            Err(_) => tell(),
+        }
+    }
+}
 
 impl Keeper {
     /// Fetches what this depot lacks of a checkpoint, as if it had been placed on `depots` from the beginning, makes it durable, and says so.

@@ -83,8 +83,17 @@ impl Session {
         write_frame(&mut self.send, order, CONTROL_FRAME_BYTES).await.unwrap();
     }
 
-    /// None once the depot has closed.
+    /// None once the depot has closed. That it is not done yet is not news.
     pub(crate) async fn next(&mut self) -> Option<DepotMessage> {
+        loop {
+            let message = self.next_of_all().await?;
+            if !matches!(message, DepotMessage::Fetching { .. }) {
+                return Some(message);
+            }
+        }
+    }
+
+    pub(crate) async fn next_of_all(&mut self) -> Option<DepotMessage> {
         soon(read_frame(&mut self.receive, CONTROL_FRAME_BYTES)).await.ok().flatten()
     }
 

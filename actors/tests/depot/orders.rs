@@ -234,6 +234,31 @@ async fn what_is_damaged_is_told_of_and_fetched_from_another_depot() {
 }
 
 #[tokio::test]
+async fn a_depot_that_fetches_says_that_it_is_not_done_yet() {
+    let (authority, place) = (authority(), tempfile::tempdir().unwrap());
+    let leader = Leader::new(&authority);
+    let _depot = depot(&authority, &place.path().join("one"), leader.address()).await;
+    let (mut session, _) = leader.lead(1).await;
+    // Nothing comes back from there.
+    let silent = std::net::UdpSocket::bind(LOOPBACK).unwrap();
+    let other = DepotAddress {
+        depot: DepotId::new(99),
+        certified: 99,
+        address: silent.local_addr().unwrap(),
+    };
+    let at = [session.address(), other];
+    session.say(&fetch(unknown_key(), &at)).await;
+    let said = session.next_of_all().await.unwrap();
+    let expected = DepotMessage::Fetching {
+        snapshot: snapshot(5),
+        placing: PLACING,
+    };
+    assert_eq!(said, expected);
+    let reason = refused(session.hear().await);
+    assert!(reason.contains(&other.depot.to_string()), "{reason}");
+}
+
+#[tokio::test]
 async fn a_new_depot_takes_over_from_one_that_is_gone() {
     let (authority, place) = (authority(), tempfile::tempdir().unwrap());
     let worker = client(&authority, WORKER);

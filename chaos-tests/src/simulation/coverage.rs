@@ -70,6 +70,14 @@ impl Coverage {
         self.name("people are told", event.name());
     }
 
+    /// How often what has this name in this list was reached.
+    pub(crate) fn times(&self, list: &'static str, name: &'static str) -> u64 {
+        let mut counts = self.named.counts();
+        counts
+            .find(|(reached, _)| *reached == (list, name, ""))
+            .map_or(0, |(_, times)| times)
+    }
+
     pub(crate) fn add(&mut self, other: &Self) {
         self.transitions.add(&other.transitions);
         self.named.add(&other.named);

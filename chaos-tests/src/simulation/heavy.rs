@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use sardana_protocol::checkpoint::Every;
+
 use super::faults::Fault;
 use super::invariants::Violation;
 use super::swarm::Swarm;
@@ -50,6 +52,44 @@ pub fn load(seed: u64) -> Heavy {
         resumed,
         joined,
         killed: world.counts.killed,
+        violation: world.broken,
+    }
+}
+
+/// What becomes of a checkpoint of which one of two hosts loses all.
+#[derive(Debug)]
+pub struct PlacedAnew {
+    /// How long the state takes from one host to another.
+    pub transfer: Duration,
+    /// How long it took from the loss until people were told that the checkpoint is on both hosts again; none if they never were.
+    pub took: Option<Duration>,
+    /// How many orders to fetch it the checkpoint actors were given.
+    pub orders: u64,
+    /// What did not hold, if something did not.
+    pub violation: Option<Violation>,
+}
+
+/// Plays the run of `seed`, in which no other checkpoint is written meanwhile.
+#[must_use]
+pub fn place_anew(seed: u64) -> PlacedAnew {
+    let mut world = World::drawn(seed, |dice| {
+        let mut swarm = Swarm::of_a_large_state(dice);
+        if let Some(saves) = &mut swarm.saves {
+            (saves.every, saves.replicas) = (Every::Time(4 * (swarm.transfer + PATIENCE)), 2);
+        }
+        swarm
+    });
+    let transfer = world.swarm.transfer;
+    let bound = 2 * (transfer + PATIENCE);
+    world.until(6 * bound, |world| world.counts.checkpoints > 0);
+    world.strike(Fault::DepotWiped);
+    let told = |world: &World| world.coverage.times("people are told", "Saved");
+    let before = told(&world);
+    let took = world.until(bound, |world| told(world) > before);
+    PlacedAnew {
+        transfer,
+        took,
+        orders: world.coverage.times("depots are told", "Fetch"),
         violation: world.broken,
     }
 }

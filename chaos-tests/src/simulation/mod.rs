@@ -44,7 +44,7 @@ mod undisturbed;
 mod world;
 
 pub use churned::{Churned, churn};
-pub use heavy::{Heavy, load};
+pub use heavy::{Heavy, PlacedAnew, load, place_anew};
 pub use invariants::Violation;
 pub use outlived::{Outlived, Sizes, outlive};
 pub use port::{Broken, Port, break_port};

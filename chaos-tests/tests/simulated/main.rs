@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use sardana_chaos_tests::simulation::campaign::Campaign;
 use sardana_chaos_tests::simulation::story::Telling;
 use sardana_chaos_tests::simulation::{
-    Port, break_port, churn, come_back_to_a_newcomer, leave_undisturbed, load, outlive, play, preempt, stand_still,
-    work_without_end,
+    Port, break_port, churn, come_back_to_a_newcomer, leave_undisturbed, load, outlive, place_anew, play, preempt,
+    stand_still, work_without_end,
 };
 use strum::VariantArray;
 
@@ -103,6 +103,20 @@ fn a_state_that_takes_long_to_move_arrives_and_nobody_is_left_out_for_it() {
         assert!(resumed >= played.transfer, "seed {seed}: {played:?}");
         assert!(played.joined.is_some(), "seed {seed}: {played:?}");
         longest = longest.max(played.transfer);
+    }
+    assert!(longest > Duration::from_secs(1_800), "some take long: {longest:?}");
+}
+
+#[test]
+fn a_checkpoint_that_takes_long_to_be_placed_anew_is_ordered_once() {
+    let mut longest = Duration::ZERO;
+    for seed in 0..8 {
+        let played = place_anew(seed);
+        assert_eq!(played.violation, None, "seed {seed}");
+        let took = played.took.unwrap_or_else(|| panic!("seed {seed}: {played:?}"));
+        assert!(took >= played.transfer, "seed {seed}: {played:?}");
+        assert_eq!(played.orders, 2, "seed {seed}: one for each host, {played:?}");
+        longest = longest.max(took);
     }
     assert!(longest > Duration::from_secs(1_800), "some take long: {longest:?}");
 }

@@ -172,7 +172,8 @@ impl From<&DepotMessage> for Kind {
             DepotMessage::Holds { .. }
             | DepotMessage::Deleted { .. }
             | DepotMessage::Committed { .. }
-            | DepotMessage::Refused { .. } => Self::DepotReport,
+            | DepotMessage::Refused { .. }
+            | DepotMessage::Fetching { .. } => Self::DepotReport,
         }
     }
 }

@@ -159,6 +159,11 @@ fn what_a_depot_says() {
     };
     golden(&refused, "03 0107 09 03 09 02\"no\"");
     golden(&DepotMessage::Renew { request: vec![1, 2] }, "04 02 0102");
+    let fetching = DepotMessage::Fetching {
+        snapshot: SNAPSHOT,
+        placing: PLACING,
+    };
+    golden(&fetching, "05 0107 09 03 09");
 }
 
 #[test]

@@ -176,6 +176,7 @@ impl CheckpointManager {
                 self.not_replicated(depot, facts);
                 self.commit_refused(depot, snapshot, placing, reason, facts);
             }
+            DepotMessage::Fetching { snapshot, placing } => self.still_replicating(depot, snapshot, placing, facts),
             // Certificates are not this machine's business.
             DepotMessage::Renew { .. } => {}
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{CheckpointEvent, CheckpointManager, Facts};
 use crate::checkpoint::{Condition, DepotId, Head, ManifestKey, Placing};
-use crate::limits::{DEPOT_GONE, DEPOTS_SETTLE, SAVE_PATIENCE};
+use crate::limits::{DEPOT_GONE, DEPOTS_SETTLE, FETCH_PATIENCE};
 use crate::messages::DepotOrder;
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
@@ -74,8 +74,7 @@ impl CheckpointManager {
     /// Places the newest checkpoint that needs it on all depots that are there.
     pub(crate) fn tend_replicas(&mut self, facts: &Facts) {
         if let Some(order) = &self.replicating.order {
-            // A depot may be at it for so long; but none has said so.
-            if facts.now.saturating_sub(order.heard) >= SAVE_PATIENCE * 4 {
+            if facts.now.saturating_sub(order.heard) >= FETCH_PATIENCE {
                 self.give_up_replicating(facts);
             }
             return;
@@ -178,6 +177,16 @@ impl CheckpointManager {
             took,
         });
         self.prune();
+    }
+
+    /// A depot is not done yet.
+    pub(super) fn still_replicating(&mut self, depot: DepotId, snapshot: SnapshotId, placing: Placing, facts: &Facts) {
+        if let Some(order) = &mut self.replicating.order
+            && order.awaited.contains(&depot)
+            && (order.old.snapshot, order.placing) == (snapshot, placing)
+        {
+            order.heard = facts.now;
+        }
     }
 
     /// A depot could not fetch what it should.

@@ -100,6 +100,12 @@ pub const SAVE_PATIENCE: Duration = Duration::from_secs(30);
 /// So long a depot that could not keep what it should is done without, after the first time; twice as long after each further one.
 pub const DEPOT_REST: Duration = Duration::from_millis(200);
 
+/// So often a depot that fetches a checkpoint says that it is not done yet. Each part of what it does ends in bounded time.
+pub const FETCH_TOLD_EVERY: Duration = Duration::from_secs(2);
+
+/// So long depots that fetch a checkpoint are waited for without a word of any.
+pub const FETCH_PATIENCE: Duration = Duration::from_secs(120);
+
 /// A depot that fails time and again is asked again after this long at the latest: its disk may have been full, and be so no more.
 pub const DEPOT_REST_MOST: Duration = Duration::from_secs(10);
 
@@ -329,6 +335,7 @@ const _: () = assert!(STOPPED_GRACE.as_millis() > HEARTBEAT.as_millis());
 const _: () = assert!(STOPPED_GRACE.as_millis() < SILENCE_LEAST.as_millis());
 const _: () = assert!(HASHING_SIGN.as_millis() * 5 <= SNAPSHOT_PATIENCE.as_millis());
 const _: () = assert!(HASHING_SIGN.as_millis() * 5 <= LAST_SAVE_PATIENCE.as_millis());
+const _: () = assert!(FETCH_TOLD_EVERY.as_millis() * 10 <= FETCH_PATIENCE.as_millis());
 const _: () = assert!(DEPOT_TELLS.as_millis() < LAST_SAVE_PATIENCE.as_millis());
 const _: () = assert!(FORGIVEN.as_millis() > COOL_MOST.as_millis());
 const _: () = assert!(SILENCE_LEAST.as_millis() >= (SILENCE_GAPS as u128) * HEARTBEAT.as_millis());

@@ -266,7 +266,7 @@ impl Sensible for DepotMessage {
                 snapshot(of)?;
                 head.check(within)
             }
-            Self::Refused { snapshot: of, .. } => snapshot(of),
+            Self::Refused { snapshot: of, .. } | Self::Fetching { snapshot: of, .. } => snapshot(of),
             Self::Renew { .. } => Ok(()),
         }
     }

@@ -185,6 +185,10 @@ pub(crate) fn of_depot(task: StateHash, build: StateHash) -> Vec<DepotMessage> {
             reason: "test".to_owned(),
         },
         DepotMessage::Renew { request: vec![1] },
+        DepotMessage::Fetching {
+            snapshot,
+            placing: head.placing,
+        },
     ]
 }
 

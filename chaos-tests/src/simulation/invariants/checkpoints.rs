@@ -108,7 +108,7 @@ impl Law {
                         known.insert(head.key, head.clone());
                         last.insert(head.key);
                     }
-                    DepotMessage::Refused { .. } | DepotMessage::Renew { .. } => {}
+                    DepotMessage::Refused { .. } | DepotMessage::Renew { .. } | DepotMessage::Fetching { .. } => {}
                 }
             }
         }

@@ -46,6 +46,12 @@ pub(crate) enum AtDepot {
     Told { session: u64, order: Box<Ordered> },
     /// Its message reaches the coordinator.
     Heard { session: u64, message: Box<DepotMessage> },
+    /// It is not done yet with what it fetches, unless it has crashed since.
+    Fetching {
+        boot: u64,
+        until: Duration,
+        order: Box<Ordered>,
+    },
     /// What it was ordered is durable, if it has not crashed since.
     Done { boot: u64, order: Box<Ordered> },
 }
@@ -87,6 +93,7 @@ impl World {
             AtDepot::Cut { session } => self.depot_cut(place, session),
             AtDepot::Told { session, order } => self.depot_told(place, session, *order),
             AtDepot::Heard { session, message } => self.depot_heard(place, session, *message),
+            AtDepot::Fetching { boot, until, order } => self.depot_fetching(place, boot, until, order),
             AtDepot::Done { boot, order } => self.depot_done(place, boot, *order),
         }
     }

@@ -1,9 +1,10 @@
 //! What depots do with their disks: pieces and manifests that are safe only later, room that is given back, and what is true of them.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestId, ManifestKey, PieceHash, Placing};
-use sardana_protocol::limits::DEPOTS_PATIENCE;
+use sardana_protocol::limits::{DEPOTS_PATIENCE, FETCH_TOLD_EVERY};
 use sardana_protocol::membership::Contents;
 use sardana_protocol::messages::{DepotMessage, DepotOrder};
 use sardana_protocol::snapshot::SnapshotId;
@@ -29,7 +30,14 @@ impl World {
                 depot.pins.retain(|_, pin| *pin > snapshot);
                 depot.sweep();
             }
-            Ordered::Commit(_) | Ordered::Other(DepotOrder::Delete { .. } | DepotOrder::Fetch { .. }) => {
+            Ordered::Other(DepotOrder::Fetch { key, .. }) => {
+                let (boot, whole) = (depot.boot, depot.has_whole(key));
+                // What is there already is not moved.
+                let moves = if whole { Duration::ZERO } else { self.swarm.transfer };
+                let until = self.now() + moves + self.within(self.swarm.sync);
+                self.depot_fetches(place, boot, until, Box::new(order));
+            }
+            Ordered::Commit(_) | Ordered::Other(DepotOrder::Delete { .. }) => {
                 let boot = depot.boot;
                 let sync = self.within(self.swarm.sync);
                 let order = Box::new(order);
@@ -37,6 +45,24 @@ impl World {
             }
             Ordered::Other(DepotOrder::Commit { .. } | DepotOrder::Renewed { .. } | DepotOrder::JobOver) => {}
         }
+    }
+
+    /// A depot fetches until then, and says from time to time that it is not done yet.
+    fn depot_fetches(&mut self, place: usize, boot: u64, until: Duration, order: Box<Ordered>) {
+        if until <= self.now() + FETCH_TOLD_EVERY {
+            return self.depot_at(until, place, AtDepot::Done { boot, order });
+        }
+        self.depot_after(FETCH_TOLD_EVERY, place, AtDepot::Fetching { boot, until, order });
+    }
+
+    pub(super) fn depot_fetching(&mut self, place: usize, boot: u64, until: Duration, order: Box<Ordered>) {
+        if self.depots[place].boot != boot {
+            return;
+        }
+        if let Ordered::Other(DepotOrder::Fetch { snapshot, placing, .. }) = *order {
+            self.depot_says(place, DepotMessage::Fetching { snapshot, placing });
+        }
+        self.depot_fetches(place, boot, until, order);
     }
 
     pub(super) fn depot_done(&mut self, place: usize, boot: u64, order: Ordered) {

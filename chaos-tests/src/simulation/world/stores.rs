@@ -136,6 +136,12 @@ impl Depot {
         self.durable.difference(&self.rotten).copied().collect()
     }
 
+    /// Whether it has all that it should of this checkpoint.
+    pub(super) fn has_whole(&self, key: ManifestKey) -> bool {
+        let kept = self.manifests.get(&key);
+        kept.is_some_and(|kept| self.own(&kept.contents).iter().all(|piece| self.has(piece)))
+    }
+
     /// The job's checkpoints that it has manifests of.
     pub(crate) fn checkpoints(&self) -> Vec<ManifestKey> {
         let own = |kept: &Kept| (kept.head.task, kept.head.build) == (TASK, BUILD);

@@ -3,7 +3,8 @@
 use super::checkpointed::{about_saves, head, placed, saved_config};
 use super::*;
 use crate::checkpoint::{Condition, Head, ManifestId, ManifestKey, Placing};
-use crate::limits::{DEPOT_GONE, DEPOT_REST, DEPOTS_SETTLE};
+use crate::limits::{DEPOT_GONE, DEPOT_REST, DEPOTS_SETTLE, FETCH_PATIENCE};
+use crate::messages::DepotMessage;
 
 /// The orders to fetch a checkpoint.
 fn fetches(found: &[String]) -> Vec<&String> {
@@ -260,6 +261,28 @@ fn what_is_being_placed_is_not_deleted_and_a_depot_that_loses_it_meanwhile_does_
     job.holds_unreadable(8, vec![latest.clone()], vec![new.key]);
     none_contains(&job.committed(9, 2, &[7, 8, 9]), "saved s2");
     assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)).len(), 3, "it is placed anew");
+}
+
+#[test]
+fn depots_that_fetch_for_long_are_waited_for_while_they_say_so() {
+    let mut job = Job::saved(saved_config());
+    job.holds(7, vec![head(6, &[7])]);
+    assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)).len(), 2);
+    job.committed(7, 6, &[7, 8]);
+    let says = |job: &mut Job, depot: u64, placing: Placing| {
+        let snapshot = snapshot(1, 6);
+        job.depot_says(depot, DepotMessage::Fetching { snapshot, placing });
+    };
+    for _ in 0..10 {
+        none_contains(&job.passes(FETCH_PATIENCE / 2), "fetch");
+        says(&mut job, 8, placed(1));
+    }
+    // What another depot says, and of another placing, is no word of it.
+    none_contains(&job.passes(FETCH_PATIENCE / 2), "fetch");
+    says(&mut job, 7, placed(1));
+    says(&mut job, 8, placed(2));
+    none_contains(&job.passes(FETCH_PATIENCE / 2), "fetch");
+    assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)).len(), 2, "it is placed anew");
 }
 
 #[test]
