@@ -303,6 +303,7 @@ impl Member {
         self.seat.as_ref().is_some_and(|seat| seat.catching_up != CatchUp::None)
     }
 
+    /// Whether the job ends at the step that the state stands at.
     fn is_over(&self) -> bool {
         (self.step >= self.job.end && !bites(Bug::OneStepTooMany))
             || self.step > self.job.end

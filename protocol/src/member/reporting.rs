@@ -51,8 +51,8 @@ impl Member {
         let (Some(seat), Some((hash, results))) = (&self.seat, &self.ending.concluded) else {
             return;
         };
-        // The others of this generation are further: what was the end no longer is.
-        if seat.catching_up != CatchUp::None {
+        // What was the end may be none any more: the others of this generation are further, or the coordinator knows of no stop.
+        if seat.catching_up != CatchUp::None || !self.is_over() {
             return;
         }
         let finished = WorkerMessage::Finished {

@@ -121,7 +121,9 @@ fn a_stop_that_no_operator_wants_is_forgotten() {
     let (mut worker, _) = stopped();
     let _ = conclude(&mut worker, 1);
     halt(&mut worker, 2);
-    form(&mut worker, pair(2, 0, 1));
+    let finished = |commands: &[Command]| said(commands).into_iter().any(|text| text.starts_with("finished"));
+    assert!(!finished(&form(&mut worker, pair(2, 0, 1))));
+    assert!(!finished(&beat(&mut worker, Heartbeat::Due(None))));
     assert!(matches!(worker.next_work(), Work::Gradient { .. }), "it goes on");
 }
 
