@@ -173,7 +173,7 @@ impl CheckpointManager {
                 placing,
                 reason,
             } => {
-                self.not_replicated(depot, facts);
+                self.not_replicated(depot, snapshot, placing, facts);
                 self.commit_refused(depot, snapshot, placing, reason, facts);
             }
             DepotMessage::Fetching { snapshot, placing } => self.still_replicating(depot, snapshot, placing, facts),

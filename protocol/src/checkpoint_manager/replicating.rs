@@ -181,20 +181,26 @@ impl CheckpointManager {
 
     /// A depot is not done yet.
     pub(super) fn still_replicating(&mut self, depot: DepotId, snapshot: SnapshotId, placing: Placing, facts: &Facts) {
-        if let Some(order) = &mut self.replicating.order
-            && order.awaited.contains(&depot)
-            && (order.old.snapshot, order.placing) == (snapshot, placing)
+        if self.awaits(depot, snapshot, placing)
+            && let Some(order) = &mut self.replicating.order
         {
             order.heard = facts.now;
         }
     }
 
     /// A depot could not fetch what it should.
-    pub(super) fn not_replicated(&mut self, depot: DepotId, facts: &Facts) {
-        let order = self.replicating.order.as_ref();
-        if order.is_some_and(|order| order.awaited.contains(&depot)) {
+    pub(super) fn not_replicated(&mut self, depot: DepotId, snapshot: SnapshotId, placing: Placing, facts: &Facts) {
+        if self.awaits(depot, snapshot, placing) {
             self.give_up_replicating(facts);
         }
+    }
+
+    /// Whether a depot has yet to answer this order: what it says of an earlier one says nothing of this.
+    fn awaits(&self, depot: DepotId, snapshot: SnapshotId, placing: Placing) -> bool {
+        let order = self.replicating.order.as_ref();
+        order.is_some_and(|order| {
+            order.awaited.contains(&depot) && (order.old.snapshot, order.placing) == (snapshot, placing)
+        })
     }
 
     /// What was to be deleted has waited.

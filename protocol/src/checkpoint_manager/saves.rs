@@ -159,6 +159,13 @@ impl Saving {
         matches!(self.stage, Stage::Committing { .. })
     }
 
+    /// Whether a worker that holds a share may say that it cannot write to this depot, and has not yet.
+    pub(super) fn may_accuse(&self, worker: WorkerId, depot: DepotId) -> bool {
+        let named = self.depots.iter().any(|one| one.depot == depot);
+        let holds = self.taken.workers().any(|one| one == worker);
+        named && holds && !self.accused.get(&depot).is_some_and(|workers| workers.contains(&worker))
+    }
+
     /// The writer of a share: the first of its holders that is there and has found no depot out of reach.
     pub(super) fn writer(&self, share: u32) -> Option<WorkerId> {
         let cut_off = |worker: &WorkerId| self.accused.values().any(|workers| workers.contains(worker));

@@ -256,6 +256,8 @@ impl CheckpointManager {
             return;
         }
         match depot {
+            // Each costs the other holders work.
+            Some(depot) if !saving.may_accuse(worker, depot) => {}
             Some(depot) => {
                 saving.accused.entry(depot).or_default().insert(worker);
                 self.accused(depot, reason, facts);

@@ -221,6 +221,8 @@ impl Member {
                 seat
             });
             self.joining.follow = None;
+            // A joiner may have heard of a stop that nothing came of.
+            self.ending.stop_at = None;
             if !bites(Bug::SwitchNotPromised) {
                 self.promise.generation = generation;
             }

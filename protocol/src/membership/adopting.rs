@@ -274,6 +274,8 @@ impl Membership {
         let earlier = generation.incarnation() < self.generation.incarnation();
         if earlier && generation > self.formed && self.is_formed() {
             self.put(worker, Place::Called);
+            // The others may not have seen the trailer.
+            self.change.unseen = true;
             self.disturb();
         }
     }

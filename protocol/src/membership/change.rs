@@ -15,7 +15,8 @@ pub(super) struct Change {
     pub(super) said: Duration,
     /// Members of the generation that a trailer has switched to, which have not said that they have.
     pub(super) switching: BTreeSet<WorkerId>,
-    /// Whether a switch was ordered of which no member has said that it happened: members of the last generation may be far apart.
+    /// Whether a switch was ordered, perhaps in an earlier life, of which not all members know: those of the last generation may be far
+    /// apart.
     pub(super) unseen: bool,
 }
 

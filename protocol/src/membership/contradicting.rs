@@ -190,7 +190,9 @@ impl Membership {
     pub(super) fn model_failed(&mut self, worker: WorkerId, reason: String) {
         let step = self.training.reached;
         let before = self.faults.model_failure.take();
-        if let Some(before) = before.filter(|before| before.worker != worker && step <= before.step.next()) {
+        // Training may have gone on since then, or have begun again from an earlier state.
+        let again = |before: &ModelFailure| before.step <= step.next() && step <= before.step.next();
+        if let Some(before) = before.filter(|before| before.worker != worker && again(before)) {
             let ModelFailure {
                 worker: first,
                 reason: why,

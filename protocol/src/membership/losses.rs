@@ -30,6 +30,9 @@ impl Membership {
             return;
         }
         if !cause.is_certain() {
+            if record.leaving().is_some() {
+                self.earlier.asked_before.insert(worker);
+            }
             self.miss(worker, self.now);
         }
         self.ledger.lost(worker, tally);

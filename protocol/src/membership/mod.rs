@@ -319,7 +319,7 @@ impl Membership {
         self.insert(worker, record);
         self.tell_if_cooling(worker);
         if self.earlier.asked_before.remove(&worker) {
-            let reason = "asked for before the coordinator was started again".to_owned();
+            let reason = "asked for before it was away, or the coordinator was started again".to_owned();
             self.leave_requested(worker, reason);
         }
         // A worker that is still in its old place has missed what was said since then.

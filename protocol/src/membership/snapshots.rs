@@ -36,6 +36,7 @@ impl Membership {
             absent: holders.iter().map(|holder| holder.worker).filter(is_absent).collect(),
             holders,
             closer: self.formation.as_ref().and_then(Formation::closer),
+            reached: self.training.reached,
             seats: (MAX_WORKERS as usize).saturating_sub(members),
             trains_on: matches!(self.phase, Phase::Running { .. }) && self.stop == Stop::No,
             takes_in: self.takes_in(),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::messages::MemberAddress;
-use crate::words::{Generation, WorkerId};
+use crate::words::{Generation, Step, WorkerId};
 
 /// Where membership stands.
 #[derive(Debug, Clone)]
@@ -19,6 +19,8 @@ pub(crate) struct Facts {
     pub(crate) absent: BTreeSet<WorkerId>,
     /// The member that closes sums, if there is a generation.
     pub(crate) closer: Option<WorkerId>,
+    /// The newest step that a worker has come to.
+    pub(crate) reached: Step,
     /// How many more members a generation can have.
     pub(crate) seats: usize,
     /// Whether training goes on to another boundary.

@@ -355,10 +355,11 @@ impl SnapshotRound {
         self.serve(holders, &serve);
     }
 
-    /// A joiner whose lag does not shrink would never join.
+    /// A joiner whose lag does not shrink would never join. One that stands where the members stand has none: a step may take minutes.
     fn hold_the_slow(&mut self, facts: &Facts) {
         let too_long = |joiner: &Joiner| {
-            let follows = joiner.follows.filter(|_| joiner.loaded && !joiner.caught_up);
+            let lags = joiner.loaded && !joiner.caught_up && joiner.step < facts.reached;
+            let follows = joiner.follows.filter(|_| lags);
             follows.is_some_and(|since| facts.now.saturating_sub(since) >= CATCH_UP_PATIENCE)
         };
         let slow = self

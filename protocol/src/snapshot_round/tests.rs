@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{Command, Facts, SnapshotRound};
-use crate::limits::{MAX_COPY_ATTEMPTS, RESEND};
+use crate::limits::{CATCH_UP_PATIENCE, MAX_COPY_ATTEMPTS, RESEND};
 use crate::messages::{CoordinatorMessage, Joiners, MemberAddress, Shares};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
@@ -33,6 +33,7 @@ fn facts(now: Duration) -> Facts {
         holders: [1, 2].map(member).to_vec(),
         absent: BTreeSet::new(),
         closer: Some(worker(2)),
+        reached: Step::new(5),
         seats: 2,
         trains_on: true,
         takes_in: true,
@@ -127,6 +128,26 @@ fn an_order_that_is_not_answered_is_said_again() {
     round.copy_answered(worker(JOINER), id);
     round.tend(&facts(RESEND * 2));
     assert_eq!(commands(&mut round), [""; 0]);
+}
+
+#[test]
+fn a_joiner_that_lags_for_long_is_waited_for_and_one_that_waits_for_a_long_step_is_not() {
+    let mut round = joined();
+    let (id, _) = serving(&mut round, 5, Duration::ZERO);
+    round.copy_answered(worker(JOINER), id);
+    assert!(round.stands_at(worker(JOINER), Step::new(5), Duration::ZERO));
+    round.tend(&facts(Duration::ZERO));
+    assert_eq!(commands(&mut round), ["Serve to w1", "Serve to w2"]);
+    round.tend(&facts(CATCH_UP_PATIENCE * 9));
+    assert_eq!(commands(&mut round), [""; 0], "the members have not come further either");
+    let reached = |now| Facts {
+        reached: Step::new(6),
+        ..facts(now)
+    };
+    round.tend(&reached(CATCH_UP_PATIENCE - Duration::from_millis(1)));
+    assert_eq!(commands(&mut round), [""; 0]);
+    round.tend(&reached(CATCH_UP_PATIENCE));
+    assert_eq!(commands(&mut round), ["hold w3"]);
 }
 
 #[test]

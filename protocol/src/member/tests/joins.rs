@@ -257,6 +257,20 @@ fn a_trailer_that_switches_lets_a_prepared_joiner_in() {
     );
 }
 
+/// It had the sum that stops from a generation that died, and the coordinator that had asked for the stop died, too.
+#[test]
+fn a_joiner_that_heard_of_a_stop_goes_on_with_the_generation_that_lets_it_in() {
+    let mut worker = joiner();
+    let _ = followed(&mut worker, 5, Trailer::Stop, 6);
+    let _ = apply(&mut worker, 5);
+    let _ = prepare(&mut worker, third());
+    let _ = worker.handle(Event::LinksReady { generation: g(2) });
+    let begun = Form { step: s(6), ..third() };
+    assert_eq!(prepare(&mut worker, begun), switched(6));
+    assert_eq!(worker.introduction().standing.stop_at, None);
+    assert!(matches!(worker.next_work(), Work::Gradient { .. }), "it goes on");
+}
+
 fn summed_by(worker: &mut Member, count: u64, step: u64) -> Vec<Command> {
     let _ = summed(worker, count, step, Trailer::Continue);
     apply(worker, step)

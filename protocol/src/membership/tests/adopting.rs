@@ -273,6 +273,26 @@ fn a_switch_that_an_earlier_life_ordered_ends_in_a_halt() {
 }
 
 #[test]
+fn who_went_on_after_a_switch_of_an_earlier_life_is_believed() {
+    let four = Job::training(4, config());
+    let mut job = next_life(Some(four.membership.record()));
+    for (rank, peers) in [[1, 3], [0, 2], [1, 3], [0, 2]].iter().enumerate() {
+        let rank = u32::try_from(rank).expect("four");
+        job.returns(u64::from(rank) + 1, 1, 6, Some(seat_of_four(rank, peers)));
+    }
+    assert_eq!(job.membership.stage(), Stage::Running, "it is adopted");
+    has(&job.switched(1, 2, 7), "halting for g2.1");
+    let halts =
+        |job: &mut Job, worker, step| words(&job.halts(worker, Generation::new(Incarnation::new(2), 1), standing(step)));
+    for worker in [2, 3, 4] {
+        halts(&mut job, worker, 7);
+    }
+    let told = halts(&mut job, 1, 9);
+    none_contains(&told, "lost w1");
+    has(&told, "forming g2.1 of [1, 2, 3, 4] at s9");
+}
+
+#[test]
 fn who_had_halted_and_comes_late_brings_its_state_back() {
     let mut job = next_life(None);
     let newcomers = u64::from(config().expected);

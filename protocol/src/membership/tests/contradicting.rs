@@ -46,6 +46,25 @@ fn a_model_that_fails_at_another_worker_much_later_is_another_failure() {
 }
 
 #[test]
+fn a_model_that_fails_at_another_worker_long_before_is_another_failure() {
+    let mut job = Job::training(4, config());
+    job.progress(1, 1, 5, &[]);
+    job.says(2, failed(2));
+    // All state is lost, and training begins anew.
+    for worker in 1..=4 {
+        job.dies(worker, 5);
+    }
+    for worker in [5, 6, 7] {
+        job.arrives(worker, 0);
+    }
+    job.all_halted([5, 6], 2, 0);
+    has(&job.halted(7, 2, 0), "state lost: s5 reached, again from s0");
+    job.all_ready([5, 6, 7], 2);
+    assert!(is_left_out(&job.says(5, failed(5)), 5));
+    assert_ne!(job.membership.stage(), Stage::Done);
+}
+
+#[test]
 fn a_model_that_fails_where_no_other_can_try_fails_the_job() {
     let few = Config { min: 2, ..config() };
     for (workers, config) in [(1, config()), (2, few)] {

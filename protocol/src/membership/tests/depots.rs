@@ -95,7 +95,7 @@ fn what_a_depot_that_is_gone_for_long_had_is_placed_on_others() {
     // It may only start again.
     none_contains(&job.passes(DEPOTS_SETTLE), "fetch");
     assert_eq!(fetches(&job.passes(DEPOT_GONE)).len(), 2);
-    job.is_full(8, 2, placed(2));
+    job.is_full(8, 2, placed(1));
     // It is tried again, but not at once.
     none_contains(&job.passes(DEPOTS_SETTLE), "fetch");
     assert_eq!(fetches(&job.passes(DEPOT_GONE)).len(), 2);
@@ -292,6 +292,7 @@ fn what_was_to_be_deleted_is_deleted_once_what_is_being_placed_has_failed() {
     assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)).len(), 2);
     let all = [2, 4, 6].map(|step| head(step, &[7])).to_vec();
     assert_eq!(job.holds(7, all), [""; 0], "not yet");
+    assert_eq!(job.is_full(8, 6, placed(9)), [""; 0], "of another placing");
     assert_eq!(job.is_full(8, 6, placed(1)), ["to 7: delete s2"]);
 }
 

@@ -46,6 +46,21 @@ fn a_leaver_whose_answer_was_lost_is_asked_again() {
 }
 
 #[test]
+fn a_leave_that_was_asked_for_is_not_forgotten_while_its_worker_is_away() {
+    let mut job = leaving();
+    has(&job.is_cut_off(3), "lost w3 while running: its connection broke (reset)");
+    let before = job.membership.record();
+    assert!(
+        before.leaving.contains(&w(3)),
+        "nor by the coordinator's next life: {before:?}"
+    );
+    has(&job.arrives(3, 0), "leaving w3");
+    let mut job = leaving();
+    job.dies(3, 0);
+    none_contains(&job.arrives(3, 0), "leaving w3");
+}
+
+#[test]
 fn the_job_ends_only_with_the_count_of_those_left_out() {
     let mut job = leaving();
     job.switched(1, 2, 10);

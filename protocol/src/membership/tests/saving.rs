@@ -110,6 +110,16 @@ fn who_is_cut_off_from_a_depot_lets_another_write_to_it() {
 }
 
 #[test]
+fn who_accuses_a_depot_that_it_was_not_to_write_to_or_has_accused_before_costs_no_work() {
+    let mut job = Job::saving(3, saved_config());
+    for stranger in [(1, 99), (77, 8)] {
+        assert_eq!(job.not_saved(stranger.0, 1, 3, Some(stranger.1)), [""; 0], "{stranger:?}");
+    }
+    assert_ne!(job.not_saved(1, 1, 3, Some(8)), [""; 0]);
+    assert_eq!(job.not_saved(1, 1, 3, Some(8)), [""; 0], "it has said so");
+}
+
+#[test]
 fn a_depot_that_does_not_say_whether_a_manifest_is_durable_is_done_without() {
     let mut job = Job::saving(3, saved_config());
     job.both_saved(1, 3);
