@@ -120,7 +120,7 @@ impl State {
                     }
                 });
             }
-            DepotOrder::Release { snapshot } => keeper.server.release(snapshot),
+            DepotOrder::Release { snapshot } => keeper.release(snapshot),
             DepotOrder::Delete { key } => {
                 tokio::spawn(async move { keeper.delete(incarnation, key).await });
             }

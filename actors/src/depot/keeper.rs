@@ -165,6 +165,13 @@ impl Keeper {
         Ok(())
     }
 
+    /// What was put for this snapshot, or for any before it, need not be kept for its sake any more. Nothing names what was put for a
+    /// checkpoint that was given up: its room is given back, too.
+    pub(super) fn release(&self, snapshot: SnapshotId) {
+        self.server.release(snapshot);
+        self.waste.notify_one();
+    }
+
     /// Deletes a checkpoint, and says so. Its room is given back later.
     pub(super) async fn delete(&self, incarnation: Incarnation, key: ManifestKey) {
         let _one = self.changing.lock().await;

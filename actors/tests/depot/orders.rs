@@ -64,6 +64,26 @@ async fn what_was_put_before_a_restart_is_committed_after_it_and_told_of() {
     two.end().await;
 }
 
+/// A disk that had room for one more checkpoint would have none for any other.
+#[tokio::test]
+async fn the_room_of_a_checkpoint_that_was_given_up_comes_back_though_nothing_is_deleted() {
+    let (authority, place) = (authority(), tempfile::tempdir().unwrap());
+    let (leader, worker) = (Leader::new(&authority), client(&authority, WORKER));
+    let _depot = depot(&authority, &place.path().join("depot"), leader.address()).await;
+    let (mut session, _) = leader.lead(1).await;
+    let all = pieces(1, 10);
+    puts(&worker, session.address(), 5, &all).await;
+    let name = [all[3].0];
+    let address = session.address();
+    let is_there = async || {
+        let lacking = soon(worker.get(address, &name, |_, _| ())).await.unwrap();
+        lacking.is_empty()
+    };
+    assert!(is_there().await);
+    session.say(&DepotOrder::Release { snapshot: snapshot(5) }).await;
+    soon(async { while is_there().await {} }).await;
+}
+
 #[tokio::test]
 async fn a_manifest_is_refused_that_names_what_is_not_there_or_not_this_depot() {
     let (authority, place) = (authority(), tempfile::tempdir().unwrap());
