@@ -18,7 +18,7 @@ pub(super) fn doing(view: &WorkerView) -> &'static str {
         Doing::Waiting => "waiting",
         Doing::Answering => "answering",
         Doing::Training => "training",
-        Doing::Standby => "standby",
+        Doing::Standby => "spare",
         Doing::Copying => "copying",
         Doing::Following => "following",
         Doing::Finished => "finished",
@@ -170,7 +170,7 @@ pub(super) fn checkpoints(view: &CheckpointsView) -> String {
         count(view.largest_lag, "step")
     );
     if view.depots.is_empty() {
-        line.push_str("; NO DEPOT IS CONNECTED");
+        line.push_str("; NO CHECKPOINT ACTOR IS CONNECTED");
     }
     line
 }

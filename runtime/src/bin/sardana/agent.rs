@@ -25,7 +25,7 @@ use crate::saving::{Naming, SavingPlace};
 #[command(after_help = "Examples:\n  \
     sardana agent --join agent.join -n 8 -- ./train\n  \
     sardana agent --join agent.join -n 8 --notices azure -- ./train\n\n\
-    Exit codes: 0 the job is over or the workers have left, 1 all workers failed, 2 wrong usage, 130 or 143 ended at once.")]
+    Exit codes: 0 the job is over or the agent was asked to end, 1 no worker is left, 2 wrong usage, 130 or 143 ended at once.")]
 pub(crate) struct Agent {
     /// An agent's join file, as `sardana invite` writes it.
     #[arg(long, value_name = "FILE")]

@@ -8,7 +8,7 @@ use crate::ending::Failure;
 
 /// Kill a worker at once, with SIGKILL, to see the job survive it.
 ///
-/// It is replaced like any worker that dies. To let one go without losing work, drain it.
+/// It is replaced like any worker that dies, while its agent's --restarts last. To let one go without losing work, drain it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sardana kill r1\n  \

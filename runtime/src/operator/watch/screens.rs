@@ -239,7 +239,7 @@ fn a_table_is_aligned_and_plain() {
     });
     holds(
         &table(&bare),
-        &["checkpoints: none yet; 7 committed", "NO DEPOT IS CONNECTED"],
+        &["checkpoints: none yet; 7 committed", "NO CHECKPOINT ACTOR IS CONNECTED"],
     );
     holds(&table(&nothing()), &["no worker has come yet", "no workers"]);
 }
