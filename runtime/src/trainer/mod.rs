@@ -15,6 +15,7 @@ use sardana_protocol::limits::{MAX_RESULTS, MAX_TEXT_BYTES};
 use sardana_protocol::messages::StepReport;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::words::Step;
+use tracing::{Span, span};
 
 use crate::copies::Copies;
 use crate::data::{Sampler, Shard};
@@ -84,6 +85,22 @@ pub(crate) struct Training<'a, M> {
     prepared: &'a mut Prepared<M>,
     driver: &'a StepDriver,
     copies: Copies,
+    in_step: StepSpan,
+}
+
+/// What a model logs says by this span of which step it is. It is made once for each step: in a short one it costs as much as the rest of
+/// what the runtime does.
+#[derive(Debug, Default)]
+struct StepSpan(Option<(Step, Span)>);
+
+impl StepSpan {
+    fn enter(&mut self, step: Step) -> span::Entered<'_> {
+        let known = self.0.take().filter(|(of, _)| *of == step);
+        let (_, span) = self
+            .0
+            .insert(known.unwrap_or_else(|| (step, tracing::error_span!("step", %step))));
+        span.enter()
+    }
 }
 
 impl<'a, M: Trainable> Training<'a, M> {
@@ -96,6 +113,7 @@ impl<'a, M: Trainable> Training<'a, M> {
             prepared,
             driver,
             copies,
+            in_step: StepSpan::default(),
         }
     }
 
@@ -105,6 +123,7 @@ impl<'a, M: Trainable> Training<'a, M> {
             prepared,
             driver,
             copies,
+            in_step,
         } = self;
         let Prepared {
             model,
@@ -120,11 +139,13 @@ impl<'a, M: Trainable> Training<'a, M> {
                 mut buffer,
                 mode,
             } => {
+                let _in_step = in_step.enter(step);
                 gradient(model, &sampler.shard(step, shard), layout, &mut buffer, mode)?;
                 driver.computed(step, piece, shard, buffer);
             }
             Task::Apply { sum } => {
                 copies.finish()?;
+                let _in_step = in_step.enter(sum.step());
                 driver.applied(apply(model, sampler, layout, &sum)?);
             }
             Task::Load { step, state, shares } => {
@@ -210,8 +231,7 @@ fn gradient<M: Trainable>(
     mode: WriteMode,
 ) -> Result<(), TrainingError> {
     let (step, shard) = (samples.step(), samples.index());
-    // What the model logs says by it of which step and shard it is.
-    let _in_step = tracing::error_span!("step", %step, shard).entered();
+    let _in_shard = tracing::debug_span!("shard", shard).entered();
     let mut writer = buffer.writer(layout, mode);
     if samples.is_empty() {
         writer.zero();
@@ -230,7 +250,6 @@ fn gradient<M: Trainable>(
 
 fn apply<M: Trainable>(model: &mut M, sampler: &Sampler, layout: &Layout, sum: &Sum) -> Result<StepReport, TrainingError> {
     let step = sum.step();
-    let _in_step = tracing::error_span!("step", %step).entered();
     let mean = sum.mean(layout);
     let (expected, found) = (sampler.samples(step), mean.samples());
     if expected != found {
