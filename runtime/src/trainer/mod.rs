@@ -88,8 +88,7 @@ pub(crate) struct Training<'a, M> {
     in_step: StepSpan,
 }
 
-/// What a model logs says by this span of which step it is. It is made once for each step: in a short one it costs as much as the rest of
-/// what the runtime does.
+/// What a model logs says by this span of which step it is. It is made once for each step, not for each gradient.
 #[derive(Debug, Default)]
 struct StepSpan(Option<(Step, Span)>);
 

@@ -48,8 +48,8 @@ pub(crate) struct Run {
     /// Where the coordinator listens. Port 0 takes any.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// The cloud whose notices are watched for: when it says that it takes this machine away, the job ends at the next boundary, as by a signal. By default none: this job
-    /// has no other host to go on with, and would end early where it might have finished.
+    /// The cloud whose notices are watched for: when it says that it takes this machine away, the job ends at the next boundary, as by a
+    /// signal. By default none: this job has no other host to go on with, and would end early where it might have finished.
     #[arg(long, value_enum, value_name = "WHOSE", default_value_t = Whose::None)]
     notices: Whose,
     #[command(flatten)]

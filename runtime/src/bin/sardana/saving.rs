@@ -30,12 +30,13 @@ pub(crate) struct Saving {
     /// one is complete; the newest always stays.
     #[arg(long, value_name = "last=N[,every=STEPS]", default_value_t, requires = "checkpoint_every")]
     keep: Keep,
-    /// Copy the newest checkpoint to object storage, again and again, beside training: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, or
-    /// file:///FOLDER. Give each job a prefix of its own.
+    /// Copy the newest checkpoint to object storage, again and again, beside training: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX,
+    /// az://CONTAINER/PREFIX, or file:///FOLDER. Give each job a prefix of its own.
     ///
     /// A copy that takes longer than the next checkpoint is followed by the newest. What is there already is not sent again, and what is
     /// not kept here is not kept there. A mirror that is down is said, and never slows training; at the job's end the last checkpoint is
-    /// waited for, 15 minutes at most. The host that leads the job must have a --checkpoint-dir of its own. Before the job begins, a checkpoint that is newer there than in --checkpoint-dir is brought from there: so a job whose disks
+    /// waited for, 15 minutes at most. The host that leads the job must have a --checkpoint-dir of its own. Before the job
+    /// begins, a checkpoint that is newer there than in --checkpoint-dir is brought from there: so a job whose disks
     /// are lost goes on. Credentials, and where the store is, come from the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
     /// AWS_REGION, AWS_ENDPOINT_URL; GOOGLE_SERVICE_ACCOUNT; AZURE_STORAGE_ACCOUNT_NAME, and their like. Needs a sardana that was built
     /// with --features mirror.
