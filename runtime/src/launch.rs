@@ -158,7 +158,7 @@ impl Prospects {
             Event::Agent(AgentEvent::Short { left } | AgentEvent::Grown { left } | AgentEvent::Back { left, .. }) => {
                 self.left = *left;
             }
-            Event::Agent(AgentEvent::Exhausted) => self.left = 0,
+            Event::Agent(AgentEvent::Exhausted | AgentEvent::Drained) => self.left = 0,
             Event::Job(JobEvent::Waiting { have, need }) => self.waiting = Some((*have, *need)),
             Event::Job(JobEvent::Generation(GenerationEvent::Forming { .. })) => self.waiting = None,
             Event::Job(_) | Event::Agent(_) => {}

@@ -219,6 +219,9 @@ fn log_agent(event: &AgentEvent) {
         AgentEvent::NoDepot { reason } => {
             tracing::error!(target: "sardana::event::no_depot", %reason, "no checkpoints are kept on this host");
         }
+        AgentEvent::Drained => {
+            tracing::info!(target: "sardana::event::drained", "all workers here have left, as they were asked to: the agent ends");
+        }
         AgentEvent::Exhausted | AgentEvent::JobOver => {}
     }
 }

@@ -93,6 +93,8 @@ pub(super) struct State {
     pub(super) certificates: Certificates,
     pub(super) printer: Option<Printer>,
     pub(super) restarts_left: u32,
+    /// Whether some worker failed, and none was started in its place.
+    pub(super) some_failed: bool,
     pub(super) replacing: Replacing,
     /// Starts that wait for their back-off, or for the certificate.
     pub(super) pending: u32,
@@ -137,6 +139,7 @@ impl Actor for Shell {
                 environment: config.environment.clone(),
             },
             restarts_left: config.restarts,
+            some_failed: false,
             pending: config.workers,
             config,
             events,

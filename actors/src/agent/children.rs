@@ -79,6 +79,7 @@ impl State {
         if self.restarts_left > 0 && error.may_pass() {
             self.replace(myself, Duration::ZERO, None);
         } else {
+            self.some_failed = true;
             self.one_less();
         }
     }
@@ -155,6 +156,8 @@ impl State {
         let returning = keeping && child.leaving && self.left() < self.absence.wanted();
         let failed = keeping && !child.leaving && ending == Ending::Bad && self.restarts_left > 0;
         let restarting = returning || failed;
+        let did_well = ending == Ending::Good && tally.is_some();
+        self.some_failed |= keeping && !restarting && !did_well;
         match ending {
             // All that tells a program that is no worker from a worker is that it does nothing.
             Ending::Good if keeping && tally.is_none() => how += " before it computed anything",
@@ -190,7 +193,11 @@ impl State {
         if self.mode == Mode::Away {
             // They may all come back.
         } else if left == 0 {
-            self.tell(AgentEvent::Exhausted);
+            self.tell(if self.some_failed {
+                AgentEvent::Exhausted
+            } else {
+                AgentEvent::Drained
+            });
         } else if self.mode == Mode::Keeping {
             self.tell(AgentEvent::Short { left });
         }

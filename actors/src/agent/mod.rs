@@ -112,8 +112,10 @@ pub enum AgentEvent {
         /// How many run or will be started.
         left: u32,
     },
-    /// No worker process is left, and none will be started.
+    /// No worker process is left, and none will be started: they failed, and no restarts are left.
     Exhausted,
+    /// No worker process is left, and none will be started: all have left since they were asked to.
+    Drained,
     /// Of the machine's notices; see [`Agent::watch`].
     Notice(Said),
     /// The workers have left because of a notice. The agent stays, in case it is withdrawn.

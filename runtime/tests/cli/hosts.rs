@@ -99,6 +99,25 @@ fn an_agent_that_is_asked_to_end_drains_its_workers() {
     by_hand.ends_well();
 }
 
+#[test]
+fn an_agent_whose_workers_were_all_drained_ends_well() {
+    let site = Site::new();
+    let (coordinator, _) = site.coordinator("state", "127.0.0.1:0", "");
+    site.invite("state", "operator", "operator.join");
+    let [goes, stays] = ["goes", "stays"].map(|host| {
+        let join = format!("{host}.join");
+        site.invite("state", "agent", &join);
+        site.start_workers(&format!("agent --notices none --join {join} -n 2 --host {host}"))
+    });
+    until(&site, 4);
+    site.done("drain goes --join operator.join");
+    goes.ends_well();
+    until(&site, 2);
+    site.done("stop --join operator.join");
+    coordinator.ends_well();
+    stays.ends_well();
+}
+
 /// Hears when a process has opened this pipe to write into it, and when all that have are gone.
 fn writers_of(pipe: PathBuf) -> (Receiver<()>, Receiver<()>) {
     let ((come, has_come), (go, are_gone)) = (channel(), channel());

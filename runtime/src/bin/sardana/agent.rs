@@ -25,7 +25,7 @@ use crate::saving::{Naming, SavingPlace};
 #[command(after_help = "Examples:\n  \
     sardana agent --join agent.join -n 8 -- ./train\n  \
     sardana agent --join agent.join -n 8 --notices azure -- ./train\n\n\
-    Exit codes: 0 the job is over or the agent was asked to end, 1 no worker is left, 2 wrong usage, 130 or 143 ended at once.")]
+    Exit codes: 0 the job is over, or the agent or all its workers were asked to leave; 1 all its workers failed; 2 wrong usage, 130 or 143 ended at once.")]
 pub(crate) struct Agent {
     /// An agent's join file, as `sardana invite` writes it.
     #[arg(long, value_name = "FILE")]
@@ -103,7 +103,7 @@ impl Agent {
                             return Err(Failure::Failed("the agent ended; its last words are in the log".to_owned()));
                         };
                         over |= event == AgentEvent::JobOver;
-                        let exhausted = event == AgentEvent::Exhausted;
+                        let (exhausted, drained) = (event == AgentEvent::Exhausted, event == AgentEvent::Drained);
                         if let AgentEvent::Ended { how: why, .. } | AgentEvent::NotStarted { reason: why } = &event {
                             last.clone_from(why);
                         }
@@ -114,6 +114,10 @@ impl Agent {
                                 () = host.end() => Ok(()),
                                 signal = signals.next() => Err(Failure::Ended(signal)),
                             };
+                        }
+                        if drained {
+                            host.end().await;
+                            return Ok(());
                         }
                         if exhausted {
                             host.end().await;
