@@ -79,6 +79,29 @@ impl Taken {
         Ok(true)
     }
 
+    /// Whether `worker` is a holder that has yet to tell what it has.
+    pub(crate) fn awaits(&self, worker: WorkerId) -> bool {
+        let place = self.place_of(worker);
+        place.is_some_and(|place| self.holders[place].here == Here::Unknown)
+    }
+
+    /// How many holders have told what they have, or are gone.
+    pub(crate) fn settled(&self) -> usize {
+        self.holders.iter().filter(|holder| holder.here != Here::Unknown).count()
+    }
+
+    /// Does without the holders that have yet to tell what they have, if others have told all of it. True if it is settled then.
+    pub(crate) fn do_without_the_silent(&mut self) -> bool {
+        let told = |index: u32| self.share(index).is_some() && self.writers(index).next().is_some();
+        if !(0..self.holders()).all(told) {
+            return false;
+        }
+        for holder in self.holders.iter_mut().filter(|holder| holder.here == Here::Unknown) {
+            holder.here = Here::Gone;
+        }
+        true
+    }
+
     /// `worker` is gone, or has dropped what it held. True if it was a holder.
     pub(crate) fn gone(&mut self, worker: WorkerId) -> bool {
         let place = self.place_of(worker);

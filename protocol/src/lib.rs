@@ -26,6 +26,7 @@ pub mod codec;
 pub mod hash;
 mod holders;
 pub mod job;
+mod laggards;
 pub mod limits;
 pub mod member;
 pub mod membership;

@@ -51,7 +51,7 @@ pub enum Refusal {
     #[error(transparent)]
     TooLittle(#[from] TooLittle),
     /// Its hello makes no sense: it was altered or comes from a broken build.
-    #[error("the worker's hello says {found}, which cannot be: expected {expected}; start the worker anew")]
+    #[error("its hello says {found}, which cannot be: expected {expected}; start it anew")]
     Senseless {
         /// What a hello may say.
         expected: String,
@@ -106,12 +106,7 @@ pub fn admit(
     }
     let (own, generation) = (newest.incarnation(), hello.introduction.generation);
     let by = hello.introduction.incarnation.max(generation.incarnation());
-    if by.get().saturating_sub(own.get()) > MAX_LIVES_AHEAD {
-        return Err(Refusal::Senseless {
-            expected: format!("a coordinator at most {MAX_LIVES_AHEAD} lives after {own}"),
-            found: by.to_string(),
-        });
-    }
+    can_be(own, by)?;
     // A number that was never given away here was given away by another coordinator, be it of the same life: a copy of its state was
     // started, or two took over at once. So was a number that a worker has from a life of this number, which has not greeted it.
     let of_a_twin = by == own && by > Incarnation::ZERO && acquaintance == Acquaintance::None;
@@ -123,6 +118,20 @@ pub fn admit(
         Some(expected) => same_identity(expected, &hello.identity),
         None => Ok(()),
     }
+}
+
+/// Whether a process can know of the coordinator `by`, where this one is `own`: none comes to life so often.
+///
+/// # Errors
+/// [`Refusal::Senseless`] if it cannot. No coordinator is fenced by what it says.
+pub fn can_be(own: Incarnation, by: Incarnation) -> Result<(), Refusal> {
+    if by.get().saturating_sub(own.get()) <= MAX_LIVES_AHEAD {
+        return Ok(());
+    }
+    Err(Refusal::Senseless {
+        expected: format!("a coordinator at most {MAX_LIVES_AHEAD} lives after {own}"),
+        found: by.to_string(),
+    })
 }
 
 /// Whether a hello may take the place of the connection by which its worker is known already, `present`, however alive that looks.

@@ -3,7 +3,7 @@
 use super::saves::{Contents, Saving, Stage};
 use super::{CheckpointEvent, CheckpointManager, Command, Facts, Saves};
 use crate::checkpoint::{DepotId, Head, ManifestKey, Placing};
-use crate::limits::SAVE_PATIENCE;
+use crate::limits::{COMMIT_MOST, SAVE_PATIENCE};
 use crate::snapshot::SnapshotId;
 use crate::words::Incarnation;
 
@@ -97,6 +97,22 @@ impl CheckpointManager {
             took,
         });
         self.prune();
+    }
+
+    /// A depot that is to make the manifest durable is not done yet.
+    pub(super) fn still_committing(&mut self, depot: DepotId, snapshot: SnapshotId, placing: Placing, facts: &Facts) {
+        let incarnation = self.incarnation(facts);
+        let Some(saving) = self.saving.as_mut().filter(|saving| saving.snapshot() == snapshot) else {
+            return;
+        };
+        let same = placing.incarnation == incarnation && placing.number == saving.attempt;
+        if let Stage::Committing { awaited, .. } = &saving.stage
+            && same
+            && awaited.contains(&depot)
+            && facts.now.saturating_sub(saving.asked) < COMMIT_MOST
+        {
+            saving.heard = facts.now;
+        }
     }
 
     pub(super) fn commit_refused(

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{CheckpointEvent, CheckpointManager, Command, Facts};
 use crate::checkpoint::{Condition, DepotAddress, DepotId, Head, Keep, ManifestKey};
-use crate::limits::{DEPOT_REST, DEPOT_REST_MOST, MAX_DEPOTS, MAX_HEADS};
+use crate::limits::{DEPOT_REST, DEPOT_REST_MOST, DEPOTS_PATIENCE, MAX_DEPOTS, MAX_HEADS};
 use crate::messages::{DepotMessage, DepotOrder, Senseless, Sensible};
 use crate::planted::{Bug, bites};
 use crate::words::Step;
@@ -39,6 +39,10 @@ pub(super) struct Depot {
     pub(super) address: DepotAddress,
     /// Whether it has told all that it keeps.
     pub(super) has_told_all: bool,
+    /// When it last told some of it, or came.
+    told: Duration,
+    /// Whether it is not waited for any more, since it does not tell what it keeps.
+    is_silent: bool,
     pub(super) heads: BTreeMap<ManifestKey, Head>,
     /// Checkpoints of which it has only the name: they are of no use, and keep it from giving back room.
     pub(super) unreadable: BTreeSet<ManifestKey>,
@@ -48,6 +52,11 @@ pub(super) struct Depot {
 }
 
 impl Depot {
+    /// Whether it has yet to tell what it keeps, and is waited for.
+    pub(super) fn is_about_to_tell(&self) -> bool {
+        !self.has_told_all && !self.is_silent
+    }
+
     /// It could not keep what it should: it may be full for long, and each attempt costs all holders their work.
     pub(super) fn failed(&mut self, now: Duration) {
         let rest = DEPOT_REST.saturating_mul(1 << self.failures.min(16));
@@ -79,7 +88,7 @@ impl CheckpointManager {
             DepotEvent::Lost { why } => {
                 if let Some(gone) = self.depots.remove(&depot) {
                     self.misses_checkpoints(depot, &gone);
-                    self.depots_are_restless(facts);
+                    self.depots_changed(facts);
                     self.tell(CheckpointEvent::DepotLost { depot, why });
                     self.save_elsewhere(depot, facts);
                 }
@@ -99,6 +108,8 @@ impl CheckpointManager {
                 host: host.clone(),
                 address,
                 has_told_all: false,
+                told: facts.now,
+                is_silent: false,
                 heads: BTreeMap::new(),
                 unreadable: BTreeSet::new(),
                 failures: 0,
@@ -109,9 +120,27 @@ impl CheckpointManager {
             None => self.tell(CheckpointEvent::DepotCame { depot, host }),
             Some(before) => self.misses_checkpoints(depot, &before),
         }
-        self.depots_are_restless(facts);
+        self.depots_changed(facts);
         self.name_to_depots();
         self.save_elsewhere(depot, facts);
+    }
+
+    /// Depots that do not tell what they keep, since their disks hang or they are at fault, hold up nothing for long: they count as gone
+    /// until they do.
+    pub(crate) fn tend_depots(&mut self, facts: &Facts) {
+        let late = |depot: &Depot| depot.is_about_to_tell() && facts.now.saturating_sub(depot.told) >= DEPOTS_PATIENCE;
+        let silent: Vec<DepotId> = self.depots.iter().filter(|(_, one)| late(one)).map(|(&id, _)| id).collect();
+        for depot in silent {
+            if let Some(known) = self.depots.get_mut(&depot) {
+                known.is_silent = true;
+            }
+            let why = format!(
+                "it has not told for {} s what it keeps; see in its log whether its disk hangs",
+                DEPOTS_PATIENCE.as_secs()
+            );
+            self.depots_changed(facts);
+            self.tell(CheckpointEvent::DepotLost { depot, why });
+        }
     }
 
     /// A depot that says what cannot be is done without until it comes anew.
@@ -131,7 +160,12 @@ impl CheckpointManager {
                 is_last,
                 unreadable,
             } => {
+                let mut is_back = None;
                 if let Some(known) = self.depots.get_mut(&depot) {
+                    known.told = facts.now;
+                    if is_last && std::mem::take(&mut known.is_silent) {
+                        is_back = Some(known.host.clone());
+                    }
                     // It begins to tell all of it once more: what it does not tell again, it has lost.
                     if known.has_told_all {
                         known.heads.clear();
@@ -145,6 +179,10 @@ impl CheckpointManager {
                         let (expected, found) = (format!("at most {MAX_HEADS} checkpoints"), format!("{most} checkpoints"));
                         return self.depot_is_at_fault(depot, &Senseless { expected, found }, facts);
                     }
+                }
+                if let Some(host) = is_back {
+                    self.depots_changed(facts);
+                    self.tell(CheckpointEvent::DepotCame { depot, host });
                 }
                 if is_last {
                     self.misses_no_checkpoints(depot);
@@ -176,7 +214,10 @@ impl CheckpointManager {
                 self.not_replicated(depot, snapshot, placing, facts);
                 self.commit_refused(depot, snapshot, placing, reason, facts);
             }
-            DepotMessage::Fetching { snapshot, placing } => self.still_replicating(depot, snapshot, placing, facts),
+            DepotMessage::Fetching { snapshot, placing } => {
+                self.still_replicating(depot, snapshot, placing, facts);
+                self.still_committing(depot, snapshot, placing, facts);
+            }
             // Certificates are not this machine's business.
             DepotMessage::Renew { .. } => {}
         }
@@ -255,7 +296,7 @@ impl CheckpointManager {
         let Some(saves) = self.rules.saves else { return };
         // What is being committed or placed may be there in two forms, of which one is not wanted any more: which one, is not known yet.
         let placing = self.saving.is_some() || self.is_replicating();
-        if placing || self.depots.values().any(|depot| !depot.has_told_all) {
+        if placing || self.depots.values().any(Depot::is_about_to_tell) {
             return;
         }
         // A checkpoint that could not be loaded may not be what it seems: it does not stand in for older ones.

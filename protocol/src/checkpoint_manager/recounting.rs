@@ -111,7 +111,7 @@ impl CheckpointManager {
         if !saving.has_writers() {
             return self.give_up_saving(reason, facts);
         }
-        saving.drop_halves();
+        saving.drop_halves(facts.now);
         self.send_saves(facts);
     }
 }

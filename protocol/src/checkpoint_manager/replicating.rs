@@ -7,9 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::depots::Depot;
 use super::{CheckpointEvent, CheckpointManager, Facts};
 use crate::checkpoint::{Condition, DepotId, Head, ManifestKey, Placing};
-use crate::limits::{DEPOT_GONE, DEPOTS_SETTLE, FETCH_PATIENCE};
+use crate::limits::{DEPOT_GONE, DEPOTS_SETTLE, FETCH_MOST, FETCH_PATIENCE};
 use crate::messages::DepotOrder;
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
@@ -19,6 +20,10 @@ use crate::snapshot::SnapshotId;
 pub(super) struct Replicating {
     /// When a depot last came, went, or could not do what it should.
     restless: Duration,
+    /// When a depot last came or went.
+    changed: Duration,
+    /// How many orders in a row came to nothing since then.
+    in_vain: u32,
     order: Option<Fetching>,
     /// What there was when nothing was found to be done, if nothing was told since: how many depots could keep a checkpoint, and whether
     /// depots that are gone were waited for any longer.
@@ -26,6 +31,15 @@ pub(super) struct Replicating {
     /// How many checkpoints were looked at, to see whether they are on too few hosts.
     #[cfg(test)]
     looked_at: usize,
+}
+
+impl Replicating {
+    /// So long nothing begins after a depot came, went or failed: a disk that fails time and again is often full for long, and each try copies
+    /// what it takes.
+    fn pause(&self) -> Duration {
+        let pause = DEPOTS_SETTLE.saturating_mul(1 << self.in_vain.saturating_sub(1).min(16));
+        pause.min(DEPOT_GONE)
+    }
 }
 
 /// Whether a depot that is gone may come back.
@@ -54,11 +68,18 @@ impl Fetching {
 }
 
 impl CheckpointManager {
-    /// The depots are others than before, or one failed: what is under way is given up, and nothing begins for a while.
+    /// The depots are not the same as before, or one failed: what is under way is given up, and nothing begins for a while.
     pub(super) fn depots_are_restless(&mut self, facts: &Facts) {
         self.replicating.restless = facts.now;
         self.replicating.order = None;
         self.replicating.idle = None;
+    }
+
+    /// A depot came or went.
+    pub(super) fn depots_changed(&mut self, facts: &Facts) {
+        self.replicating.changed = facts.now;
+        self.replicating.in_vain = 0;
+        self.depots_are_restless(facts);
     }
 
     /// A checkpoint is to be written: that comes first.
@@ -74,23 +95,29 @@ impl CheckpointManager {
     /// Places the newest checkpoint that needs it on all depots that are there.
     pub(crate) fn tend_replicas(&mut self, facts: &Facts) {
         if let Some(order) = &self.replicating.order {
-            if facts.now.saturating_sub(order.heard) >= FETCH_PATIENCE {
+            let ago = |since| facts.now.saturating_sub(since);
+            if ago(order.heard) >= FETCH_PATIENCE || ago(order.begun) >= FETCH_MOST {
                 self.give_up_replicating(facts);
             }
             return;
         }
         let quiet = facts.now.saturating_sub(self.replicating.restless);
-        let told = self.depots.values().all(|depot| depot.has_told_all);
+        let told = !self.depots.values().any(Depot::is_about_to_tell);
         let Some(saves) = self
             .rules
             .saves
-            .filter(|_| self.saving.is_none() && told && quiet >= DEPOTS_SETTLE)
+            .filter(|_| self.saving.is_none() && told && quiet >= self.replicating.pause())
         else {
             return;
         };
         let targets = self.targets(facts);
         let depots: Vec<DepotId> = targets.iter().map(|one| one.depot).collect();
-        let gone = if quiet >= DEPOT_GONE { Gone::GivenUp } else { Gone::Awaited };
+        let unchanged = facts.now.saturating_sub(self.replicating.changed);
+        let gone = if unchanged >= DEPOT_GONE {
+            Gone::GivenUp
+        } else {
+            Gone::Awaited
+        };
         // Looking at all that is kept takes long.
         if self.replicating.idle == Some((depots.len(), gone)) {
             return;
@@ -167,6 +194,7 @@ impl CheckpointManager {
         if !order.awaited.is_empty() {
             return;
         }
+        self.replicating.in_vain = 0;
         let took = now.saturating_sub(order.begun);
         let hosts = u32::try_from(order.depots.len()).unwrap_or(u32::MAX);
         self.replicating.order = None;
@@ -205,6 +233,7 @@ impl CheckpointManager {
 
     /// What was to be deleted has waited.
     fn give_up_replicating(&mut self, facts: &Facts) {
+        self.replicating.in_vain = self.replicating.in_vain.saturating_add(1);
         self.depots_are_restless(facts);
         self.prune();
     }

@@ -151,7 +151,7 @@ impl CheckpointManager {
         if self.is_known_to_have_none(facts) {
             return false;
         }
-        if self.depots.is_empty() || self.depots.values().any(|depot| !depot.has_told_all) {
+        if !self.depots.values().any(|depot| depot.has_told_all) || self.depots.values().any(Depot::is_about_to_tell) {
             return true;
         }
         let choice = self.choice();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::checkpoint::{DepotAddress, DepotId, Every, Head, Keep, PieceHash, Placing};
 use crate::holders::Taken;
+use crate::laggards::Laggards;
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
 use crate::state::StateSize;
@@ -94,6 +95,8 @@ pub(super) struct Saving {
     /// Depots that could not be written to, each with the workers that could not: others write in their place.
     pub(super) accused: BTreeMap<DepotId, BTreeSet<WorkerId>>,
     pub(super) shares: BTreeMap<u32, Written>,
+    /// How long others took to write what they were to, in this attempt.
+    pub(super) others: Laggards,
     pub(super) stage: Stage,
     /// When the orders were last said, and when something was last heard.
     pub(super) asked: Duration,
@@ -177,14 +180,33 @@ impl Saving {
         self.shares.get(&share).is_some_and(|written| written.whole)
     }
 
+    /// Whether this worker has yet to write a share.
+    pub(super) fn owes(&self, worker: WorkerId) -> bool {
+        (0..self.taken.holders()).any(|share| !self.has(share) && self.writer(share) == Some(worker))
+    }
+
+    /// The workers that have yet to write a share.
+    pub(super) fn owing(&self) -> BTreeSet<WorkerId> {
+        let owed = (0..self.taken.holders()).filter(|share| !self.has(*share));
+        owed.filter_map(|share| self.writer(share)).collect()
+    }
+
+    /// A share is whole, or others are to be written by now.
+    pub(super) fn one_more_is_whole(&mut self, now: Duration) {
+        let whole = self.shares.values().filter(|share| share.whole).count();
+        self.others.done(whole, self.taken.holders() as usize, now);
+    }
+
     /// Whether each share that is not written yet has a holder that can write it.
     pub(super) fn has_writers(&self) -> bool {
         (0..self.taken.holders()).all(|share| self.has(share) || self.writer(share).is_some())
     }
 
     /// What was written of a share in part is written again: by another holder, or from the beginning.
-    pub(super) fn drop_halves(&mut self) {
+    pub(super) fn drop_halves(&mut self, now: Duration) {
         self.shares.retain(|_, one| one.whole);
+        self.others = Laggards::new(now);
+        self.one_more_is_whole(now);
     }
 
     pub(super) fn is_written(&self) -> bool {

@@ -14,10 +14,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::depots::Depot;
 use super::saves::{Saving, Stage, Written, WrittenPart};
 use super::{CheckpointEvent, CheckpointManager, Command, Facts};
 use crate::checkpoint::DepotId;
 use crate::holders::Taken;
+use crate::laggards::Laggards;
 use crate::limits::{DEPOT_TELLS, RESEND, SAVE_ATTEMPTS, SAVE_PATIENCE};
 use crate::messages::{CoordinatorMessage, DepotOrder, Save, Shares};
 use crate::planted::{Bug, bites};
@@ -96,6 +98,7 @@ impl CheckpointManager {
             refused: BTreeSet::new(),
             accused: BTreeMap::new(),
             shares: BTreeMap::new(),
+            others: Laggards::new(facts.now),
             stage: Stage::Writing,
             asked: facts.now,
             heard: facts.now,
@@ -108,7 +111,7 @@ impl CheckpointManager {
     /// no later one makes up for a host that it is not on.
     fn awaits_hosts(&mut self, snapshot: SnapshotId, hosts: usize, facts: &Facts) -> bool {
         let wanted = self.rules.saves.map_or(0, |saves| saves.replicas as usize);
-        let come = self.depots.values().any(|depot| !depot.has_told_all);
+        let come = self.depots.values().any(Depot::is_about_to_tell);
         if hosts >= wanted || !come {
             return false;
         }
@@ -137,6 +140,7 @@ impl CheckpointManager {
         }
         saving.depots = depots;
         saving.stage = Stage::Writing;
+        saving.others = Laggards::new(facts.now);
         saving.heard = facts.now;
         self.name_to_depots();
         self.send_saves(facts);
@@ -204,6 +208,7 @@ impl CheckpointManager {
             saving.shares.remove(&part.share);
             return self.without_writers(&[worker], &reason, facts);
         }
+        saving.one_more_is_whole(now);
         if saving.is_written() {
             self.commit_if_sound(facts);
         }
@@ -228,14 +233,10 @@ impl CheckpointManager {
     }
 
     /// A holder is still writing.
-    pub(crate) fn still_saving(&mut self, snapshot: SnapshotId, attempt: u32, facts: &Facts) {
-        let now = facts.now;
-        if let Some(saving) = self
-            .saving
-            .as_mut()
-            .filter(|saving| saving.snapshot() == snapshot && saving.attempt == attempt)
-        {
-            saving.heard = now;
+    pub(crate) fn still_saving(&mut self, worker: WorkerId, snapshot: SnapshotId, attempt: u32, facts: &Facts) {
+        let saving = self.saving.as_mut().filter(|saving| saving.snapshot() == snapshot);
+        if let Some(saving) = saving.filter(|saving| saving.attempt == attempt && saving.owes(worker)) {
+            saving.heard = facts.now;
         }
     }
 
@@ -274,7 +275,7 @@ impl CheckpointManager {
             let step = saving.snapshot().step;
             return self.refused(depot, step, reason, facts);
         }
-        saving.drop_halves();
+        saving.drop_halves(facts.now);
         self.send_saves(facts);
     }
 
@@ -284,7 +285,7 @@ impl CheckpointManager {
         if !saving.taken.gone(worker) || !matches!(saving.stage, Stage::Writing) {
             return;
         }
-        saving.drop_halves();
+        saving.drop_halves(facts.now);
         let step = saving.snapshot().step;
         if saving.has_writers() {
             return self.send_saves(facts);
@@ -353,6 +354,11 @@ impl CheckpointManager {
         if now.saturating_sub(saving.heard) >= SAVE_PATIENCE {
             self.commit_without_the_silent(facts);
             return self.write_anew(facts);
+        }
+        if !saving.is_committing() && saving.others.are_late(now) {
+            let late: Vec<WorkerId> = saving.owing().into_iter().collect();
+            let reason = format!("{late:?} took many times as long as others to write what they hold, and are not done");
+            return self.without_writers(&late, &reason, facts);
         }
         // Writing takes long, and a holder that is asked in vain is soon known to be gone: there is no hurry.
         if now.saturating_sub(saving.asked) < RESEND * 10 {

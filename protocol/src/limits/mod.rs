@@ -90,6 +90,14 @@ pub const MAX_PIECES: usize = 2 << 20;
 /// Most depots of a job.
 pub const MAX_DEPOTS: usize = 64;
 
+/// A member that takes so many times as long as the first half of those with the same work, and [`LAG_GRACE`] more, is not waited for any
+/// longer where others can stand in for it, though it says that it goes on. An honest one has to be slower by more than disks and
+/// networks of one job differ.
+pub const LAG_TIMES: u32 = 10;
+
+/// So much longer in any case.
+pub const LAG_GRACE: Duration = Duration::from_secs(600);
+
 /// So often a checkpoint under way is begun anew, since depots come, go or refuse, before the next snapshot is tried instead.
 pub const SAVE_ATTEMPTS: u32 = 8;
 
@@ -105,6 +113,12 @@ pub const FETCH_TOLD_EVERY: Duration = Duration::from_secs(2);
 
 /// So long depots that fetch a checkpoint are waited for without a word of any.
 pub const FETCH_PATIENCE: Duration = Duration::from_secs(120);
+
+/// So long they are waited for though they say that they go on: nothing is deleted meanwhile. What is fetched by then need not be fetched again.
+pub const FETCH_MOST: Duration = Duration::from_secs(3_600);
+
+/// So long depots that make a manifest durable are waited for though they say that they go on. The longest manifest is of some 64 MiB.
+pub const COMMIT_MOST: Duration = Duration::from_secs(600);
 
 /// A depot that fails time and again is asked again after this long at the latest: its disk may have been full, and be so no more.
 pub const DEPOT_REST_MOST: Duration = Duration::from_secs(10);
@@ -266,6 +280,10 @@ pub const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 /// longer and say nothing, come near it; asking twice costs a second snapshot.
 pub const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
 
+/// The same at the end of a job, where none can be asked for again: holders that say nothing for so long are done without, if others have what
+/// they should. Shorter than [`LAST_SAVE_PATIENCE`], so that the last state is saved.
+pub const LAST_SNAPSHOT_PATIENCE: Duration = Duration::from_secs(5);
+
 /// A holder that hashes its shares of a snapshot says so after each such time in which it has come further: often enough for the
 /// coordinator, which waits for it.
 pub const HASHING_SIGN: Duration = Duration::from_secs(1);
@@ -334,7 +352,10 @@ const _: () = assert!(HEARTBEAT.as_millis() * (PACE_FIGURES as u128) < REBALANCE
 const _: () = assert!(STOPPED_GRACE.as_millis() > HEARTBEAT.as_millis());
 const _: () = assert!(STOPPED_GRACE.as_millis() < SILENCE_LEAST.as_millis());
 const _: () = assert!(HASHING_SIGN.as_millis() * 5 <= SNAPSHOT_PATIENCE.as_millis());
-const _: () = assert!(HASHING_SIGN.as_millis() * 5 <= LAST_SAVE_PATIENCE.as_millis());
+const _: () = assert!(HASHING_SIGN.as_millis() * 5 <= LAST_SNAPSHOT_PATIENCE.as_millis());
+const _: () = assert!(LAST_SNAPSHOT_PATIENCE.as_millis() < LAST_SAVE_PATIENCE.as_millis());
+const _: () =
+    assert!(SAVE_PATIENCE.as_millis() < COMMIT_MOST.as_millis() && FETCH_PATIENCE.as_millis() < FETCH_MOST.as_millis());
 const _: () = assert!(FETCH_TOLD_EVERY.as_millis() * 10 <= FETCH_PATIENCE.as_millis());
 const _: () = assert!(DEPOT_TELLS.as_millis() < LAST_SAVE_PATIENCE.as_millis());
 const _: () = assert!(FORGIVEN.as_millis() > COOL_MOST.as_millis());

@@ -107,7 +107,10 @@ impl Membership {
         let facts = self.facts();
         self.checkpoints.tend_saving(self.round.kept_whole(), &facts);
         self.do_what_checkpoints_need();
-        self.manage(|checkpoints, facts| checkpoints.tend_replicas(facts));
+        self.manage(|checkpoints, facts| {
+            checkpoints.tend_depots(facts);
+            checkpoints.tend_replicas(facts);
+        });
     }
 
     /// Whether the state at the end of the job is yet to be kept. No member is let go before it is: they hold it.
@@ -141,7 +144,7 @@ impl Membership {
         }
         self.lead(SnapshotRound::end);
         self.manage(|checkpoints, facts| checkpoints.begin_from(head, facts));
-        let kept = u64::from(self.config.shards).saturating_mul(step.get());
+        let kept = self.kept_of_the_lost(step);
         self.ledger.resume_from_checkpoint(kept);
         (self.training.restarted, self.training.next_report, self.training.reached) = (step, step, step);
     }

@@ -199,12 +199,12 @@ impl Membership {
     }
 
     /// How many gradients of lost workers the state at `step` holds: all but those of the living.
-    fn kept_of_the_lost(&self, step: Step) -> u64 {
-        let quiet = self
+    pub(super) fn kept_of_the_lost(&self, step: Step) -> u64 {
+        let living = self
             .members
             .iter()
-            .filter_map(|(&worker, record)| Some((worker, record.quiet()?)));
-        let of_the_living = quiet
+            .filter_map(|(&worker, record)| Some((worker, record.standing()?)));
+        let of_the_living = living
             .map(|(worker, standing)| self.ledger.useful_of(worker, standing, step))
             .fold(0, u64::saturating_add);
         u64::from(self.config.shards)

@@ -65,11 +65,11 @@ impl Membership {
             WorkerMessage::LinkBroken { generation, peer } => self.link_broken(worker, generation, peer),
             WorkerMessage::Switched { generation, step } => self.switched(worker, generation, step),
             WorkerMessage::RoomMade { generation } => self.room_made(worker, generation),
-            WorkerMessage::Hashing { snapshot } => self.hashing(snapshot),
+            WorkerMessage::Hashing { snapshot } => self.hashing(worker, snapshot),
             WorkerMessage::Snapshotted { snapshot, shares } => self.snapshotted(worker, snapshot, shares),
             message @ WorkerMessage::Saved { .. } => self.part_saved(worker, message),
             WorkerMessage::Saving { snapshot, attempt } => {
-                self.manage(|it, facts| it.still_saving(snapshot, attempt, facts))
+                self.manage(|it, facts| it.still_saving(worker, snapshot, attempt, facts))
             }
             WorkerMessage::NotSaved {
                 snapshot,

@@ -154,12 +154,17 @@ impl Record {
         matches!(self.place, Place::Called | Place::Ready | Place::Finished(_))
     }
 
-    /// What it has computed, if it stands still.
-    pub(super) fn tally(&self) -> Option<Tally> {
+    /// Where it stands, if it stands still.
+    pub(super) fn standing(&self) -> Option<&Standing> {
         match &self.place {
-            Place::Quiet(standing) | Place::Left(_, standing) | Place::Joining(standing) => Some(standing.tally),
+            Place::Quiet(standing) | Place::Left(_, standing) | Place::Joining(standing) => Some(standing),
             Place::Called | Place::Ready | Place::Finished(_) => None,
         }
+    }
+
+    /// What it has computed, if it stands still.
+    pub(super) fn tally(&self) -> Option<Tally> {
+        self.standing().map(|standing| standing.tally)
     }
 
     /// How fast it computes, if it has told.

@@ -130,16 +130,16 @@ impl Membership {
     }
 
     /// A holder hashes what it has copied, and has come further.
-    pub(super) fn hashing(&mut self, id: SnapshotId) {
-        if id.generation == self.formed {
+    pub(super) fn hashing(&mut self, worker: WorkerId, id: SnapshotId) {
+        if self.round.awaits(worker, id, self.formed) {
             self.checkpoints.hashed(self.now);
         }
-        self.lead(|round, facts| round.hashing(id, facts));
+        self.lead(|round, facts| round.hashing(worker, id, facts));
     }
 
     /// A holder has copied its shares.
     pub(super) fn snapshotted(&mut self, worker: WorkerId, id: SnapshotId, shares: Vec<(u32, StateHash)>) {
-        self.hashing(id);
+        self.hashing(worker, id);
         self.lead(|round, facts| round.snapshotted(worker, id, shares, facts));
     }
 

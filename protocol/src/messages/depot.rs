@@ -64,7 +64,7 @@ pub enum DepotMessage {
         /// The request, PKCS #10 in DER.
         request: Vec<u8>,
     },
-    /// It is not done yet with a [`DepotOrder::Fetch`]: said every [`FETCH_TOLD_EVERY`](crate::limits::FETCH_TOLD_EVERY). Nothing comes back.
+    /// It is not done yet with a [`DepotOrder::Fetch`] or a [`DepotOrder::Commit`]: said every [`FETCH_TOLD_EVERY`](crate::limits::FETCH_TOLD_EVERY). Nothing comes back.
     Fetching {
         /// What the order called it.
         snapshot: SnapshotId,

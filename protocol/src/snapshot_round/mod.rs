@@ -25,6 +25,7 @@ pub(crate) use facts::Facts;
 use joiner::Joiners;
 
 use crate::holders::{Disagreement, Taken};
+use crate::laggards::Laggards;
 use crate::messages::{CoordinatorMessage, Serve, Shares};
 use crate::words::{Step, WorkerId};
 
@@ -98,7 +99,7 @@ enum Stage {
     /// The closer was asked for a snapshot.
     Asked { at: Duration },
     /// Some holders have said what they copied.
-    Collecting { taken: Taken, at: Duration },
+    Collecting { taken: Taken, at: Duration, others: Laggards },
     /// Joiners copy it.
     Serving {
         taken: Taken,

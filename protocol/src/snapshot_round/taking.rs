@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::{Command, Facts, Kept, SnapshotRound, Stage};
 use crate::holders::Taken;
-use crate::limits::{ROOM_PATIENCE, SNAPSHOT_DOUBLINGS, SNAPSHOT_PATIENCE};
+use crate::laggards::Laggards;
+use crate::limits::{LAST_SNAPSHOT_PATIENCE, ROOM_PATIENCE, SNAPSHOT_DOUBLINGS, SNAPSHOT_PATIENCE};
 use crate::messages::{CoordinatorMessage, Joiners, Serve, Shares, Trailer};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
@@ -65,23 +66,30 @@ impl SnapshotRound {
         }
     }
 
-    /// A holder hashes what it has copied, and has come further: large shares take longer than a holder that says nothing is waited for.
-    pub(crate) fn hashing(&mut self, id: SnapshotId, facts: &Facts) {
-        if let Stage::Asked { at } = &mut self.stage
-            && id.generation == facts.formed
-        {
-            *at = facts.now;
+    /// Whether it is news that this holder has come further with a snapshot.
+    pub(crate) fn awaits(&self, worker: WorkerId, id: SnapshotId, formed: Generation) -> bool {
+        match self.taken() {
+            Some(taken) if taken.id == id => taken.awaits(worker),
+            Some(taken) => taken.id < id && id.generation == formed,
+            None => id.generation == formed,
         }
-        if let Stage::Collecting { taken, at } = &mut self.stage
-            && taken.id == id
-        {
-            *at = facts.now;
+    }
+
+    /// A holder hashes what it has copied, and has come further: large shares take longer than a holder that says nothing is waited for.
+    pub(crate) fn hashing(&mut self, worker: WorkerId, id: SnapshotId, facts: &Facts) {
+        if !self.awaits(worker, id, facts.formed) {
+            return;
+        }
+        match &mut self.stage {
+            Stage::Asked { at } => *at = facts.now,
+            Stage::Collecting { taken, at, .. } if taken.id == id => *at = facts.now,
+            Stage::Idle | Stage::MakingRoom { .. } | Stage::Collecting { .. } | Stage::Serving { .. } => {}
         }
     }
 
     /// A holder has copied its shares.
     pub(crate) fn snapshotted(&mut self, worker: WorkerId, id: SnapshotId, shares: Vec<(u32, StateHash)>, facts: &Facts) {
-        self.hashing(id, facts);
+        self.hashing(worker, id, facts);
         // What is taken at the end of a job was not asked for.
         if matches!(self.stage, Stage::Idle) && !self.keeps_checkpoints {
             return self.is_not_needed(worker, id, facts);
@@ -93,14 +101,17 @@ impl SnapshotRound {
             }
             self.collect(id, facts);
         }
-        let Stage::Collecting { taken, .. } = &mut self.stage else {
+        let Stage::Collecting { taken, others, .. } = &mut self.stage else {
             return;
         };
         if taken.id != id {
             return;
         }
         match taken.told(worker, shares) {
-            Ok(true) => self.settle(facts),
+            Ok(true) => {
+                others.done(taken.settled(), taken.holders() as usize, facts.now);
+                self.settle(facts);
+            }
             Ok(false) => {}
             Err(found) => self.out.push(Command::Disagree { step: id.step, found }),
         }
@@ -110,7 +121,8 @@ impl SnapshotRound {
     fn collect(&mut self, id: SnapshotId, facts: &Facts) {
         let is_here = |worker| !facts.absent.contains(&worker);
         let taken = Taken::new(id, facts.holders.iter().copied(), is_here);
-        self.stage = Stage::Collecting { taken, at: facts.now };
+        let (at, others) = (facts.now, Laggards::new(facts.now));
+        self.stage = Stage::Collecting { taken, at, others };
         self.joiners.change_all(|joiner| joiner.forget_copy());
     }
 
@@ -168,6 +180,21 @@ impl SnapshotRound {
         }
     }
 
+    /// Whether a snapshot is settled since others have told all that the holders have that say nothing, or take many times as long. Where a
+    /// boundary comes at which it can be asked for again, it is, once.
+    fn does_without_the_late(&mut self, patience: Duration, facts: &Facts) -> bool {
+        let Stage::Collecting { taken, at, others } = &mut self.stage else {
+            return false;
+        };
+        let (last, silent) = (!facts.trains_on, facts.now.saturating_sub(*at));
+        let given_up = if last {
+            silent >= LAST_SNAPSHOT_PATIENCE
+        } else {
+            self.asked_in_vain > 0 && silent >= patience
+        };
+        (given_up || others.are_late(facts.now)) && taken.do_without_the_silent()
+    }
+
     /// Asks again for what has not come.
     pub(super) fn tend_taking(&mut self, facts: &Facts) {
         let late = |at: &Duration, patience| facts.trains_on && facts.now.saturating_sub(*at) >= patience;
@@ -177,6 +204,9 @@ impl SnapshotRound {
             return self.ask(facts);
         }
         let patience = SNAPSHOT_PATIENCE * (1 << self.asked_in_vain.min(SNAPSHOT_DOUBLINGS));
+        if self.does_without_the_late(patience, facts) {
+            return self.settle(facts);
+        }
         if let Stage::Asked { at } | Stage::Collecting { at, .. } = &self.stage
             && late(at, patience)
         {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{Command, Facts, SnapshotRound};
-use crate::limits::{CATCH_UP_PATIENCE, MAX_COPY_ATTEMPTS, RESEND};
+use crate::limits::{CATCH_UP_PATIENCE, LAG_GRACE, LAST_SNAPSHOT_PATIENCE, MAX_COPY_ATTEMPTS, RESEND, SNAPSHOT_PATIENCE};
 use crate::messages::{CoordinatorMessage, Joiners, MemberAddress, Shares};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
@@ -93,7 +93,6 @@ fn serving(round: &mut SnapshotRound, step: u64, now: Duration) -> (SnapshotId, 
     round.ask(&facts);
     assert_eq!(commands(round), ["CloseWith to w2"]);
     let id = snapshot(step);
-    let shares = || vec![(0, StateHash::of(&[0])), (1, StateHash::of(&[1]))];
     round.snapshotted(worker(1), id, shares(), &facts);
     assert_eq!(commands(round), [""; 0], "the other holder is awaited");
     round.snapshotted(worker(2), id, shares(), &facts);
@@ -164,6 +163,79 @@ fn a_joiner_that_copies_in_vain_time_and_again_is_waited_for() {
         expected.push("drop it, all");
         assert_eq!(commands(&mut round), expected);
     }
+}
+
+fn shares() -> Vec<(u32, StateHash)> {
+    vec![(0, StateHash::of(&[0])), (1, StateHash::of(&[1]))]
+}
+
+/// Two holders: one has told all that the other has as well, and the other tells nothing.
+fn one_has_told(round: &mut SnapshotRound, now: Duration) -> SnapshotId {
+    let id = snapshot(5);
+    round.snapshotted(worker(1), id, shares(), &facts(now));
+    assert_eq!(commands(round), [""; 0]);
+    id
+}
+
+#[test]
+fn a_holder_that_never_tells_what_it_has_copied_is_done_without_after_it_was_asked_again() {
+    let mut round = SnapshotRound::new(true);
+    one_has_told(&mut round, Duration::ZERO);
+    round.tend(&facts(SNAPSHOT_PATIENCE));
+    assert_eq!(
+        commands(&mut round),
+        ["Serve to w1", "Serve to w2"],
+        "all are asked once more"
+    );
+    one_has_told(&mut round, SNAPSHOT_PATIENCE);
+    let late = SNAPSHOT_PATIENCE * 3;
+    round.tend(&facts(late - Duration::from_millis(1)));
+    assert_eq!(commands(&mut round), [""; 0]);
+    round.tend(&facts(late));
+    assert_eq!(commands(&mut round)[0], "whole at s5");
+}
+
+#[test]
+fn a_holder_that_says_for_ever_that_it_hashes_is_done_without() {
+    let mut round = SnapshotRound::new(true);
+    let id = one_has_told(&mut round, Duration::ZERO);
+    let mut now = Duration::ZERO;
+    while now < LAG_GRACE {
+        round.tend(&facts(now));
+        assert_eq!(commands(&mut round), [""; 0], "at {now:?}");
+        round.hashing(worker(2), id, &facts(now));
+        now += SNAPSHOT_PATIENCE / 2;
+    }
+    round.tend(&facts(now));
+    assert_eq!(commands(&mut round)[0], "whole at s5");
+    // What a holder says that has told all it has says nothing of the other.
+    let mut round = SnapshotRound::new(true);
+    let id = one_has_told(&mut round, Duration::ZERO);
+    round.hashing(worker(1), id, &facts(SNAPSHOT_PATIENCE / 2));
+    round.snapshotted(worker(1), id, shares(), &facts(SNAPSHOT_PATIENCE / 2));
+    round.tend(&facts(SNAPSHOT_PATIENCE));
+    assert_eq!(commands(&mut round), ["Serve to w1", "Serve to w2"], "it is late");
+}
+
+#[test]
+fn at_the_end_of_a_job_a_holder_that_tells_nothing_does_not_keep_the_last_state_from_being_saved() {
+    let mut round = SnapshotRound::new(true);
+    one_has_told(&mut round, Duration::ZERO);
+    let last = |now| Facts {
+        trains_on: false,
+        is_last: true,
+        last_to_save: true,
+        ..facts(now)
+    };
+    round.tend(&last(LAST_SNAPSHOT_PATIENCE - Duration::from_millis(1)));
+    assert_eq!(commands(&mut round), [""; 0]);
+    round.tend(&last(LAST_SNAPSHOT_PATIENCE));
+    assert_eq!(commands(&mut round)[0], "whole at s5");
+    // What no other holder has told is waited for: without it there is no state.
+    let mut round = SnapshotRound::new(true);
+    round.snapshotted(worker(1), snapshot(5), vec![(0, StateHash::of(&[0]))], &facts(Duration::ZERO));
+    round.tend(&last(LAST_SNAPSHOT_PATIENCE));
+    assert_eq!(commands(&mut round), [""; 0]);
 }
 
 #[test]

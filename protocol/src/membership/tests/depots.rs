@@ -3,7 +3,7 @@
 use super::checkpointed::{about_saves, head, placed, saved_config};
 use super::*;
 use crate::checkpoint::{Condition, Head, ManifestId, ManifestKey, Placing};
-use crate::limits::{DEPOT_GONE, DEPOT_REST, DEPOTS_SETTLE, FETCH_PATIENCE};
+use crate::limits::{DEPOT_GONE, DEPOT_REST, DEPOTS_PATIENCE, DEPOTS_SETTLE, FETCH_MOST, FETCH_PATIENCE};
 use crate::messages::DepotMessage;
 
 /// The orders to fetch a checkpoint.
@@ -95,10 +95,50 @@ fn what_a_depot_that_is_gone_for_long_had_is_placed_on_others() {
     // It may only start again.
     none_contains(&job.passes(DEPOTS_SETTLE), "fetch");
     assert_eq!(fetches(&job.passes(DEPOT_GONE)).len(), 2);
+    // It is tried again, after a while that doubles: what is gone is not waited for anew.
     job.is_full(8, 2, placed(1));
-    // It is tried again, but not at once.
+    none_contains(&job.passes(DEPOTS_SETTLE - Duration::from_millis(1)), "fetch");
+    assert_eq!(fetches(&job.passes(Duration::from_millis(1))).len(), 2);
+    job.is_full(8, 2, placed(2));
     none_contains(&job.passes(DEPOTS_SETTLE), "fetch");
-    assert_eq!(fetches(&job.passes(DEPOT_GONE)).len(), 2);
+    assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)).len(), 2);
+}
+
+/// Its disk hangs, or it is hostile.
+#[test]
+fn a_depot_that_never_tells_what_it_keeps_holds_up_nothing_for_long() {
+    let mut job = Job::saved(saved_config());
+    let one = |step| head(step, &[7]);
+    job.holds(7, [2, 4, 6].map(one).to_vec());
+    job.depot_goes(8);
+    job.arriving(8, "b");
+    none_contains(&job.holds(7, [2, 4, 6].map(one).to_vec()), "delete");
+    let found = job.passes(DEPOTS_PATIENCE);
+    has(&found, "depot 8 lost");
+    none_contains(&job.passes(DEPOTS_PATIENCE), "depot 8");
+    assert_eq!(job.holds(7, [2, 4, 6].map(one).to_vec()), ["to 7: delete s2"]);
+    job.depot_comes(9, "c", vec![]);
+    assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)), ["to 7: fetch s6", "to 9: fetch s6"]);
+    has(&job.holds(8, vec![]), "depot 8 came");
+}
+
+#[test]
+fn depots_that_say_for_ever_that_they_fetch_are_given_up() {
+    let mut job = Job::saved(saved_config());
+    job.holds(7, vec![head(6, &[7])]);
+    assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)).len(), 2);
+    let says = |job: &mut Job| {
+        let (snapshot, placing) = (snapshot(1, 6), placed(1));
+        job.depot_says(8, DepotMessage::Fetching { snapshot, placing });
+    };
+    let mut waited = Duration::ZERO;
+    while waited < FETCH_MOST {
+        says(&mut job);
+        waited += FETCH_PATIENCE / 2;
+        none_contains(&job.passes(FETCH_PATIENCE / 2), "fetch");
+    }
+    says(&mut job);
+    assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)).len(), 2, "it is placed anew");
 }
 
 /// There may be thousands, and ten ticks a second.
@@ -182,7 +222,7 @@ fn what_is_placed_anew_is_something_new_each_time_also_on_the_same_hosts() {
     job.holds(7, vec![by_hand]);
     let mut last = Placing::BY_HAND;
     for _ in 0..3 {
-        job.now += DEPOTS_SETTLE;
+        job.now += DEPOTS_SETTLE * 2;
         let found = placings(&job.event(Event::Tick));
         assert_eq!(found.len(), 2, "both are to have it");
         assert!(found[0] > last && found[0] == found[1], "{found:?} after {last:?}");

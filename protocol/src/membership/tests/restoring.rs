@@ -232,6 +232,14 @@ fn a_coordinator_that_has_forgotten_all_does_not_begin_before_the_newest_checkpo
         found = words(&job.halts(worker, Generation::new(Incarnation::new(2), 1), standing(step)));
     }
     has(&found, "resumes from s8, passing over 0");
+    let living: u64 = job.membership.members.values().map(|record| record.computed).sum();
+    let shards = u64::from(saved_config().shards);
+    assert!(living > 0);
+    assert_eq!(
+        job.membership.ledger.computed([living].into_iter()),
+        shards * 8,
+        "what the living have computed of it counts once"
+    );
 }
 
 #[test]
@@ -273,6 +281,27 @@ fn what_a_depot_had_told_before_it_went_is_hoped_for() {
         let found = job.depot_comes(7, "a", vec![both(4)]);
         any_begins(&found, "resumes from s4");
     }
+}
+
+/// Others may keep what is older, or newer.
+#[test]
+fn a_depot_that_never_tells_is_waited_for_no_longer_than_one_that_is_gone() {
+    let mut job = Job::new(saved_config());
+    job.depot_comes(7, "a", vec![both(4)]);
+    job.arriving(8, "b");
+    job.arrives(1, 0);
+    none_contains(&job.arrives(2, 0), "forming");
+    none_contains(&job.passes(DEPOTS_PATIENCE - Duration::from_millis(1)), "forming");
+    let mut found = job.passes(Duration::from_millis(1));
+    found.extend(job.passes(DEPOTS_PATIENCE));
+    any_begins(&found, "resumes from s4");
+    // Where none has told, there may be a checkpoint that is not known of.
+    let mut job = Job::new(saved_config());
+    job.arriving(8, "b");
+    job.arrives(1, 0);
+    job.arrives(2, 0);
+    none_contains(&job.passes(DEPOTS_PATIENCE * 10), "forming");
+    any_begins(&job.holds(8, vec![both(4)]), "resumes from s4");
 }
 
 #[test]

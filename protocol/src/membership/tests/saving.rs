@@ -4,7 +4,8 @@ use super::checkpointed::*;
 use super::refusing::targets;
 use super::*;
 use crate::checkpoint::{Condition, Every, Head, PieceHash};
-use crate::limits::{SAVE_ATTEMPTS, SAVE_PATIENCE};
+use crate::limits::{COMMIT_MOST, LAG_GRACE, SAVE_ATTEMPTS, SAVE_PATIENCE};
+use crate::messages::DepotMessage;
 use crate::state::{StateSize, share_hash};
 
 #[test]
@@ -132,6 +133,68 @@ fn a_depot_that_does_not_say_whether_a_manifest_is_durable_is_done_without() {
     assert!(found[1..].iter().all(|text| text.ends_with("to [7]")), "{found:?}");
     job.both_saved(2, 3);
     has(&job.committed(7, 3, &[7]), "saved s3 on 1 of 2");
+}
+
+/// It says that it goes on: manifests may be long, but no depot is waited for for ever.
+#[test]
+fn a_depot_that_makes_a_manifest_durable_for_long_is_waited_for_while_it_says_so() {
+    let mut job = Job::saving(3, saved_config());
+    job.both_saved(1, 3);
+    job.committed(7, 3, &[7, 8]);
+    let waits = |job: &mut Job, depot: u64| {
+        let (snapshot, placing) = (snapshot(1, 3), placed(1));
+        job.depot_says(depot, DepotMessage::Fetching { snapshot, placing });
+        job.now += SAVE_PATIENCE / 2;
+        job.progress(1, 1, 2, &[]);
+        job.progress(2, 1, 2, &[]);
+        about_saves(&words(&job.event(Event::Tick)))
+    };
+    let mut waited = Duration::ZERO;
+    while waited < COMMIT_MOST {
+        assert_eq!(waits(&mut job, 8), [""; 0]);
+        waited += SAVE_PATIENCE / 2;
+    }
+    let found = waits(&mut job, 8);
+    assert!(found[0].starts_with("depot 8 refused"), "{found:?}");
+    let mut job = Job::saving(3, saved_config());
+    job.both_saved(1, 3);
+    job.committed(7, 3, &[7, 8]);
+    waits(&mut job, 7);
+    assert!(
+        waits(&mut job, 7)[0].starts_with("depot 8 refused"),
+        "of the other depot it is no word"
+    );
+}
+
+/// One that has written its share, and one that has not and says for ever that it goes on.
+#[test]
+fn a_writer_that_says_for_ever_that_it_goes_on_is_done_without() {
+    let mut job = Job::saving(3, saved_config());
+    job.says_saved(1, 1, 0, 3);
+    let goes_on = |job: &mut Job, worker: u64| {
+        let snapshot = snapshot(1, 3);
+        job.says(worker, WorkerMessage::Saving { snapshot, attempt: 1 });
+        job.now += SAVE_PATIENCE / 2;
+        job.progress(1, 1, 2, &[]);
+        job.progress(2, 1, 2, &[]);
+        about_saves(&words(&job.event(Event::Tick)))
+    };
+    let mut waited = Duration::ZERO;
+    while waited + SAVE_PATIENCE / 2 < LAG_GRACE {
+        assert!(
+            goes_on(&mut job, 2).iter().all(|said| !said.contains("save [0")),
+            "after {waited:?}"
+        );
+        waited += SAVE_PATIENCE / 2;
+    }
+    has(&goes_on(&mut job, 2), "to w1: save [1] of g1.1@s3 to [7, 8]");
+    assert_eq!(job.says_saved(1, 1, 1, 3), ["commit g1.1@s3 to [7, 8]"]);
+    // A worker that has nothing to write any more says nothing of those that have.
+    let mut job = Job::saving(3, saved_config());
+    job.says_saved(1, 1, 0, 3);
+    goes_on(&mut job, 1);
+    let found = goes_on(&mut job, 1);
+    has(&found, "to w1: save [0] of g1.1@s3 to [7, 8]");
 }
 
 #[test]
