@@ -8,6 +8,7 @@ use sardana_net::environment::Environment;
 use sardana_net::log::refused;
 use sardana_net::wire::framed;
 use sardana_net::wire::limits::CONTROL_FRAME_BYTES;
+use sardana_protocol::admission::can_be;
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, Part};
 use sardana_protocol::limits::MAX_DEPOTS;
 use sardana_protocol::membership::{Contents, DepotEvent, Event, Membership};
@@ -96,6 +97,13 @@ impl State {
         reply: oneshot::Sender<Greeting>,
     ) {
         let own = self.config.incarnation;
+        if let Err(refusal) = can_be(own, hello.incarnation) {
+            let reason = refusal.to_string();
+            refused!(depot = %hello.depot, %reason, "a checkpoint actor was refused");
+            // If it cannot be sent, the session is gone.
+            let _ = reply.send(Greeting::Refused { reason });
+            return;
+        }
         if self.life == Life::Fenced || hello.incarnation > own {
             // If it cannot be sent, the session is gone.
             let _ = reply.send(Greeting::Fenced);

@@ -115,7 +115,11 @@ impl State {
                     bytes,
                 };
                 tokio::spawn(async move {
-                    if let Err(reason) = keeper.commit(incarnation, whole).await {
+                    let committing = keeper.commit(incarnation, whole);
+                    let tell = || {
+                        keeper.say(DepotMessage::Fetching { snapshot, placing });
+                    };
+                    if let Err(reason) = telling(tell, committing).await {
                         keeper.refuse(snapshot, placing, reason);
                     }
                 });

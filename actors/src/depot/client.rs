@@ -15,7 +15,7 @@ use sardana_storage::manifest::{self, MANIFEST_BYTES};
 
 use super::asking::{Asking, Given, NowAndThen};
 use super::error::DepotError;
-use super::limits::{LIST_BYTES, REQUEST_BYTES, ROUND_PIECES};
+use super::limits::{LIST_BYTES, REQUEST_BYTES, TURN_PIECES};
 use super::patience::Patience;
 use super::talk::{Answer, Request};
 use super::window::Window;
@@ -121,7 +121,7 @@ impl Depots {
             window: window.map(|window| window.at()),
         };
         talk.say(&request, REQUEST_BYTES).await?;
-        for round in pieces.chunks(ROUND_PIECES) {
+        for round in pieces.chunks(TURN_PIECES) {
             let (wanted, looks) = talk.offer(round, progress).await?;
             match window {
                 Some(window) if looks => talk.show(&self.environment, window, &wanted, progress).await?,
@@ -148,7 +148,7 @@ impl Depots {
         mut each: impl FnMut(usize, &[u8]) + Send,
     ) -> Result<Vec<(usize, String)>, DepotError> {
         let mut lacking = Vec::new();
-        for (round, start) in pieces.chunks(ROUND_PIECES).zip((0..).step_by(ROUND_PIECES)) {
+        for (round, start) in pieces.chunks(TURN_PIECES).zip((0..).step_by(TURN_PIECES)) {
             let mut talk = self.open(depot).await?;
             let count = u32::try_from(round.len()).unwrap_or(u32::MAX);
             talk.say(&Request::Get { pieces: count }, REQUEST_BYTES).await?;

@@ -9,11 +9,13 @@ use sardana_protocol::checkpoint::{ManifestKey, PieceHash};
 use sardana_protocol::words::Step;
 use sardana_storage::store::limits::PIECE_BYTES;
 use sardana_storage::store::{Places, ReadError, ShowError, Store};
+use tokio::time::timeout;
 
-use super::limits::{BATCH_BYTES, LIST_BYTES, PATH_BYTES, ROUND_PIECES};
+use super::limits::{BATCH_BYTES, LIST_BYTES, PATH_BYTES, ROUND_MOST, ROUND_PIECES};
 use super::server::Server;
 use super::stream::{End, Talk, meanwhile, moving};
 use super::talk::{Answer, cut};
+use super::turn::Turn;
 use crate::fault::{self, Point};
 
 /// Pieces that are read at once.
@@ -25,7 +27,17 @@ type Read = Result<Vec<u8>, ReadError>;
 impl Server {
     pub(super) async fn get(&self, pieces: u32, talk: &mut Talk) -> Result<(), End> {
         let list = asked_for(pieces, talk).await?;
-        let _room = talk.waiting(self.gets.acquire()).await?;
+        let _turn = Turn::wait(&self.gets, talk).await?;
+        let given = timeout(ROUND_MOST, self.give_all(&list, talk)).await;
+        given.unwrap_or_else(|_| {
+            let pieces = list.len();
+            Err(End::Broken(format!(
+                "{pieces} pieces were not taken within {ROUND_MOST:?}, and others wait"
+            )))
+        })
+    }
+
+    async fn give_all(&self, list: &[PieceHash], talk: &mut Talk) -> Result<(), End> {
         let mut batches = list.chunks(BATCH_PIECES);
         let mut batch = talk.waiting(self.read(batches.next())).await??;
         while !batch.is_empty() {
@@ -76,7 +88,7 @@ impl Server {
     }
 
     pub(super) async fn manifest(&self, key: ManifestKey, talk: &mut Talk) -> Result<(), End> {
-        let _room = talk.waiting(self.manifests.acquire()).await?;
+        let _turn = Turn::wait(&self.manifests, talk).await?;
         match talk.waiting(self.on_store(move |store| store.show(key))).await?? {
             Ok(manifest) => give_bytes(manifest.bytes().to_vec(), talk).await,
             Err(ShowError::NotThere { .. }) => talk.say(&Answer::NotHere).await,

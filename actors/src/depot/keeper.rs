@@ -11,11 +11,11 @@ use sardana_protocol::words::{Incarnation, few};
 use sardana_storage::manifest;
 use sardana_storage::store::{Collected, DeleteError, Store};
 use tokio::sync::{Notify, mpsc};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::client::Depots;
 use super::identity::{IdentityError, note_served};
-use super::limits::{COLLECT_AFTER, HEADS_TOLD, PROGRESS_EVERY};
+use super::limits::{COLLECT_AFTER, HEADS_TOLD, PROGRESS_EVERY, TELL_AGAIN};
 use super::server::Server;
 use super::shelf::Opener;
 use super::stream::End;
@@ -34,6 +34,8 @@ pub(super) struct Keeper {
     changing: tokio::sync::Mutex<()>,
     /// Held while a checkpoint is fetched.
     pub(super) fetching: tokio::sync::Mutex<()>,
+    /// Held while it is noted which coordinator is served: a disk that hangs holds it.
+    noting: Arc<tokio::sync::Mutex<()>>,
     /// Something was deleted.
     waste: Notify,
     /// Of some checkpoint not all is here that should be, as was told last.
@@ -77,6 +79,7 @@ impl Keeper {
             told: Mutex::new(ToldTo { highest, noted, queue }),
             changing: tokio::sync::Mutex::default(),
             fetching: tokio::sync::Mutex::default(),
+            noting: Arc::default(),
             waste: Notify::new(),
             lacking: AtomicBool::new(false),
         })
@@ -108,14 +111,19 @@ impl Keeper {
         Ok(())
     }
 
-    /// Which coordinator it serves is on the disk when this returns.
+    /// Which coordinator it serves is on the disk when this returns. A disk that hangs is not waited for.
     pub(super) async fn note(&self, incarnation: Incarnation) -> Result<(), String> {
+        let after = self.server.patience.disk;
+        let hangs = || {
+            format!("its disk hangs: expected it to note the coordinator within {after:?}; see what is wrong with the disk")
+        };
+        let one = Arc::clone(&self.noting).try_lock_owned().map_err(|_| hangs())?;
         let (folder, job) = (self.folder.clone(), self.server.job());
-        let noted = self
-            .server
-            .environment
-            .blocking(move || note_served(&folder, job, incarnation))
-            .await;
+        let noting = self.server.environment.blocking(move || {
+            let _one = one;
+            note_served(&folder, job, incarnation)
+        });
+        let noted = timeout(after, noting).await.map_err(|_| hangs())?;
         let noted = noted.ok_or_else(|| "this process ends".to_owned())?;
         noted.map_err(|error: IdentityError| error.to_string())?;
         self.told(|told| told.noted = told.noted.max(incarnation));
@@ -178,7 +186,7 @@ impl Keeper {
         if incarnation < self.highest() {
             return;
         }
-        match self.server.on_store(move |store| store.delete(key)).await {
+        match self.server.on_disk(move |store| store.delete(key)).await {
             Ok(Ok(()) | Err(DeleteError::NotThere { .. })) => {
                 self.say(DepotMessage::Deleted { key });
                 self.waste.notify_one();
@@ -191,13 +199,14 @@ impl Keeper {
     }
 
     /// Says what is kept: all of it.
-    pub(super) async fn tell_all(&self) {
+    ///
+    /// # Errors
+    /// Why it does not know.
+    pub(super) async fn tell_all(&self) -> Result<(), String> {
         let _one = self.changing.lock().await;
         let own = self.own;
-        let (heads, unreadable) = match self.server.on_store(move |store| heads(store, own)).await {
-            Ok(kept) => kept,
-            Err(end) => return tracing::debug!(why = words(end), "what is kept was not told"),
-        };
+        let kept = self.server.on_disk(move |store| heads(store, own)).await;
+        let (heads, unreadable) = kept.map_err(words)?;
         let lacking = heads.iter().any(|head| head.condition == Condition::Lacking);
         self.lacking.store(lacking, Ordering::Relaxed);
         for chunk in heads.chunks(HEADS_TOLD) {
@@ -217,15 +226,30 @@ impl Keeper {
                 unreadable,
             });
             if is_last {
-                return;
+                return Ok(());
             }
+        }
+    }
+
+    /// Says what is kept to a coordinator that knows nothing of it, as soon as that can be known: a disk may hang, or have failed.
+    pub(super) async fn tell_until_told(&self) {
+        while let Err(why) = self.tell_all().await {
+            tracing::warn!(depot = %self.own, %why, again_after = ?TELL_AGAIN, "what this checkpoint actor keeps cannot be told");
+            sleep(TELL_AGAIN).await;
+        }
+    }
+
+    /// Says what is kept since that has changed. If it cannot be known now, a reader or the next coordinator will ask.
+    pub(super) async fn tell_again(&self) {
+        if let Err(why) = self.tell_all().await {
+            tracing::warn!(depot = %self.own, %why, "what this checkpoint actor keeps is not told");
         }
     }
 
     /// Says it again if something was not whole: what was fetched for one checkpoint may have been missed by other checkpoints.
     pub(super) async fn tell_of_healing(&self) {
         if self.lacking.load(Ordering::Relaxed) {
-            self.tell_all().await;
+            self.tell_again().await;
         }
     }
 
@@ -262,7 +286,7 @@ impl Keeper {
     pub(super) async fn tell_of_damage(self: Arc<Self>) {
         loop {
             self.server.damage.notified().await;
-            self.tell_all().await;
+            self.tell_again().await;
             // A reader that finds a thousand damaged pieces is one piece of news.
             sleep(PROGRESS_EVERY).await;
         }

@@ -34,6 +34,7 @@ mod shelf;
 mod show;
 mod stream;
 mod talk;
+mod turn;
 mod window;
 
 use std::net::{IpAddr, SocketAddr};

@@ -11,11 +11,13 @@ use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::limits::{DESCRIPTION_PIECES, MAX_PIECES, PIECE_BYTES};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_storage::store::PinId;
+use tokio::time::timeout;
 
-use super::limits::{BATCH_BYTES, LIST_BYTES, MAX_SNAPSHOTS, PANE_BYTES, REQUEST_BYTES, ROUND_PIECES};
+use super::limits::{BATCH_BYTES, LIST_BYTES, MAX_SNAPSHOTS, PANE_BYTES, REQUEST_BYTES, ROUND_MOST, ROUND_PIECES};
 use super::server::Server;
 use super::stream::{End, Talk, meanwhile, moving};
 use super::talk::{Answer, Offer, Shown};
+use super::turn::Turn;
 use super::window::{PANES, View, WindowAt};
 use crate::fault::{self, Point};
 
@@ -32,7 +34,7 @@ impl Server {
         }
         // No request waits for a disk that hangs: clients that are told at once go elsewhere.
         self.unless_it_hangs()?;
-        let _room = talk.waiting(self.puts.acquire()).await?;
+        let mut turn = Turn::wait(&self.puts, talk).await?;
         let pin = self.pins.of(snapshot).ok_or_else(|| {
             End::Refused(format!(
                 "expected pieces of at most {MAX_SNAPSHOTS} snapshots that were not released, found {snapshot} beside those; the \
@@ -40,7 +42,7 @@ impl Server {
             ))
         })?;
         let view = self.view(window).await?;
-        let put = self.put_all(snapshot, pin, (pieces, view), talk).await;
+        let put = self.put_all((snapshot, pin), (pieces, view), &mut turn, talk).await;
         if !self.pins.still(snapshot, pin) {
             put?;
             return Err(End::Refused(format!("{snapshot} is not wanted any more: it was released")));
@@ -61,13 +63,15 @@ impl Server {
 
     async fn put_all(
         &self,
-        snapshot: SnapshotId,
-        pin: PinId,
+        (snapshot, pin): (SnapshotId, PinId),
         (pieces, view): (u32, Option<Arc<View>>),
+        turn: &mut Turn<'_>,
         talk: &mut Talk,
     ) -> Result<(), End> {
         let mut left = pieces as usize;
         while left > 0 {
+            // Only here the client sends nothing that would have to be kept until its next turn.
+            turn.let_others_in_if_over(talk).await?;
             let offers: Vec<Offer> = talk.hear(LIST_BYTES).await?;
             check(&offers, left)?;
             left -= offers.len();
@@ -76,7 +80,13 @@ impl Server {
             let (indices, wanted) = wanted(&offers, missing);
             let looks = view.is_some();
             talk.say(&Answer::Wanted { offers: indices, looks }).await?;
-            self.take(pin, (&wanted, view.as_ref()), talk).await?;
+            let taking = timeout(ROUND_MOST, self.take(pin, (&wanted, view.as_ref()), talk)).await;
+            taking.unwrap_or_else(|_| {
+                let bytes = wanted.iter().fold(0, |sum, offer| sum + u64::from(offer.bytes));
+                Err(End::Refused(format!(
+                    "expected {bytes} bytes within {ROUND_MOST:?}, since others wait for their turn; see why this network is slow"
+                )))
+            })?;
         }
         fault::reached(Point::DepotPut, snapshot.step);
         let synced = talk.waiting(self.on_store(|store| store.sync())).await??;

@@ -26,7 +26,7 @@ impl Keeper {
             pause = self.reopen(pause).await;
             open_since = Instant::now();
             // Also what other processes had begun to rely on.
-            self.tell_all().await;
+            self.tell_again().await;
         }
     }
 

@@ -78,9 +78,10 @@ impl Link {
         self.keeper.speak_to(Some(queue));
         tracing::info!(target: "sardana::event::joined", depot = %self.keeper.own, coordinator = %connection.remote_address());
         let keeper = Arc::clone(&self.keeper);
-        tokio::spawn(async move { keeper.tell_all().await });
+        let telling = tokio::spawn(async move { keeper.tell_until_told().await });
         let ordered = |order: DepotOrder, _| depot.cast(Message::Ordered { incarnation, order }).is_ok();
         let why = carry(&connection, streams, outgoing, ordered, |_| {}).await;
+        telling.abort();
         leave().await;
         why
     }

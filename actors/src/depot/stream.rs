@@ -56,11 +56,22 @@ impl Talk {
         frame.ok_or_else(|| End::Broken("it ended before all was said".to_owned()))
     }
 
-    /// Waits for `work`, and tells the other end from time to time that it does; not for a disk that hangs.
+    /// Waits for `work` of the disk, and tells the other end from time to time that it does; not for a disk that hangs.
     pub(super) async fn waiting<T>(&mut self, work: impl Future<Output = T>) -> Result<T, End> {
+        let after = self.server.patience.wait_every * MOST_WAITS;
+        let worked = timeout(after, self.waiting_its_turn(work)).await;
+        worked.unwrap_or_else(|_| {
+            Err(End::Refused(format!(
+                "expected the disk to be done within {after:?}; see whether it is broken"
+            )))
+        })
+    }
+
+    /// The same for a turn that others have: for as long as they move and the disk does not hang.
+    pub(super) async fn waiting_its_turn<T>(&mut self, work: impl Future<Output = T>) -> Result<T, End> {
         tokio::pin!(work);
         let wait_every = self.server.patience.wait_every;
-        for _ in 0..MOST_WAITS {
+        loop {
             match timeout(wait_every, &mut work).await {
                 Ok(done) => return Ok(done),
                 Err(_) => {
@@ -69,10 +80,6 @@ impl Talk {
                 }
             }
         }
-        let after = wait_every * MOST_WAITS;
-        Err(End::Refused(format!(
-            "expected the disk, and all who were first, to be done within {after:?}; see whether the disk is broken"
-        )))
     }
 
     /// Ends the stream, and waits until the other end has all of it, or wants no more.

@@ -7,7 +7,7 @@ use sardana_actors::depot::{DepotError, Depots, Opener, Patience};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, PieceHash};
 
 use crate::disk::{Faulty, Hang, place};
-use crate::leader::{Leader, depot_with};
+use crate::leader::{Leader, depot_with, joined};
 use crate::orders::{committed, refused as not_committed};
 use crate::site::{
     Place, WAYS, WORKER, authority, client, client_at, client_with, gets, manifest, names, pieces, puts, reads, snapshot,
@@ -147,5 +147,29 @@ async fn a_manifest_that_a_disk_does_not_take_is_refused() {
     assert!(reason.contains("its disk hangs") && reason.contains("to rename "), "{reason}");
     drop(hung);
     committed(session.commit(&whole).await);
+    own.end().await;
+}
+
+/// Another coordinator has come meanwhile: it is served, and told what is there as soon as that can be known.
+#[tokio::test]
+async fn a_disk_that_does_not_give_what_is_to_be_told_holds_up_no_order() {
+    let (authority, place, disk) = (authority(), tempfile::tempdir().unwrap(), Faulty::default());
+    let (leader, worker) = (Leader::new(&authority), client(&authority, WORKER));
+    let opened = disk.clone();
+    let opener = Opener::new(move |folder| opened.open_store(folder));
+    let own = depot_with(&authority, &place.path().join("depot"), leader.address(), opener).await;
+    let (mut session, _) = leader.lead(1).await;
+    let one = pieces(1, 10);
+    puts(&worker, session.address(), 5, &one).await;
+    committed(session.commit(&manifest(5, &one, 1, &[own.id()])).await);
+    let hung = disk.0.hang(Hang::Read);
+    session.cut();
+    let mut session = leader.greet(&joined(2)).await;
+    committed(session.commit(&manifest(6, &one, 1, &[own.id()])).await);
+    session.cut();
+    let mut session = leader.greet(&joined(3)).await;
+    committed(session.commit(&manifest(7, &one, 1, &[own.id()])).await);
+    drop(hung);
+    assert_eq!(session.held().await.len(), 3);
     own.end().await;
 }

@@ -17,4 +17,5 @@ mod round_trips;
 #[cfg(target_os = "linux")]
 mod shown;
 mod site;
+mod turns;
 mod unread;

@@ -58,7 +58,7 @@ pub(crate) struct Raw {
     pub(crate) send: SendStream,
     receive: RecvStream,
     pub(crate) connection: Connection,
-    _endpoint: Endpoint,
+    endpoint: Endpoint,
 }
 
 /// A worker's connection to a depot.
@@ -82,7 +82,21 @@ impl Raw {
             send,
             receive,
             connection,
-            _endpoint: endpoint,
+            endpoint,
+        };
+        raw.say(request).await;
+        raw
+    }
+
+    /// Another stream of the same connection.
+    pub(crate) async fn beside(&self, request: &Request) -> Self {
+        let connection = self.connection.clone();
+        let (send, receive) = connection.open_bi().await.unwrap();
+        let mut raw = Self {
+            send,
+            receive,
+            connection,
+            endpoint: self.endpoint.clone(),
         };
         raw.say(request).await;
         raw
@@ -94,6 +108,16 @@ impl Raw {
 
     pub(crate) async fn hear(&mut self) -> Answer {
         soon(read_frame(&mut self.receive, MOST)).await.unwrap().unwrap()
+    }
+
+    /// The next answer but that it is to wait.
+    pub(crate) async fn heard(&mut self) -> Answer {
+        loop {
+            let answer = self.hear().await;
+            if answer != Answer::Wait {
+                return answer;
+            }
+        }
     }
 
     pub(crate) async fn refusal(mut self) -> String {

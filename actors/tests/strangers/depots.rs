@@ -1,7 +1,8 @@
-//! Two hosts with copies of one depot's folder.
+//! Depots that are not what they say: copies of a folder on another host, and one that says what cannot be.
 
 use sardana_net::trust::Role;
 use sardana_protocol::checkpoint::DepotId;
+use sardana_protocol::limits::MAX_LIVES_AHEAD;
 use sardana_protocol::messages::{DepotHello, Greeting, Hello};
 use sardana_protocol::words::Incarnation;
 
@@ -15,6 +16,21 @@ fn depot(host: &str) -> Hello {
         address: LOOPBACK,
         incarnation: Incarnation::ZERO,
     })
+}
+
+/// A coordinator that believed it would end for good, as would each that is started after it.
+#[tokio::test]
+async fn a_depot_that_says_it_knows_a_life_that_none_can_have_had_fences_no_coordinator() {
+    let site = Site::new().await;
+    for lives in [MAX_LIVES_AHEAD + 2, u64::MAX] {
+        let Hello::Depot(hello) = depot("red") else { unreachable!() };
+        let incarnation = Incarnation::new(lives);
+        let mut hostile = site.dial(Role::Checkpoint, 1).await;
+        let reason = hostile.refused(&Hello::Depot(DepotHello { incarnation, ..hello })).await;
+        assert!(reason.contains("which cannot be"), "{reason}");
+    }
+    let mut honest = site.dial(Role::Checkpoint, 2).await;
+    assert!(matches!(honest.greeted(&depot("red")).await, Greeting::Joined { .. }));
 }
 
 #[tokio::test]
