@@ -69,7 +69,7 @@ impl Keeper {
 
     /// The manifest as it is here, or at one of the other depots.
     pub(super) async fn manifest_of(&self, key: ManifestKey, others: &[DepotAddress]) -> Result<Manifest, String> {
-        let here = self.server.on_store(move |store| {
+        let here = self.server.on_disk(move |store| {
             let shown = store.show(key).map_err(|error| error.to_string())?;
             manifest::decode_as(shown.bytes(), key).map_err(|error| error.to_string())
         });
@@ -92,7 +92,7 @@ impl Keeper {
     async fn fetch_pieces(&self, pin: PinId, manifest: &Manifest, others: &[DepotAddress]) -> Result<(), String> {
         let own = self.own;
         let manifest = Arc::new(manifest.clone());
-        let missing = self.server.on_store({
+        let missing = self.server.on_disk({
             let manifest = Arc::clone(&manifest);
             move |store| store.pin(pin, &manifest::pieces_at(&manifest, own))
         });

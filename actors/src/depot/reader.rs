@@ -56,7 +56,7 @@ impl Reader {
             pin,
         };
         // Pieces that are not here are read elsewhere.
-        let pinned = self.0.server.on_store(move |store| drop(store.pin(pin, &pieces))).await;
+        let pinned = self.0.server.on_disk(move |store| drop(store.pin(pin, &pieces))).await;
         pinned.map(|()| held).map_err(words)
     }
 
@@ -66,7 +66,7 @@ impl Reader {
     /// Which cannot be had, and what each depot says.
     pub async fn pieces(&self, pieces: &[PieceHash], depots: &[DepotAddress]) -> Result<Vec<Vec<u8>>, String> {
         let wanted = pieces.to_vec();
-        let here = self.0.server.on_store(move |store| {
+        let here = self.0.server.on_disk(move |store| {
             let read = Mutex::new(BTreeMap::new());
             store.read_many(&wanted, |number, bytes| {
                 if let Ok(bytes) = bytes {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::formation::Formation;
-use super::{JobEvent, Loss, Membership, Record, Stop};
+use super::{JobEvent, Loss, Membership, Stop};
 use crate::checkpoint::{DepotAddress, Head};
 use crate::checkpoint_manager::{CheckpointManager, Command, End, Facts, Rules, SaveCounts};
 use crate::messages::{Bounds, DepotOrder};
@@ -36,7 +36,7 @@ impl Membership {
         let mut steps: BTreeSet<Step> = self.formation.as_ref().and_then(Formation::stop_at).into_iter().collect();
         // None has, until the end.
         if self.is_ending() {
-            steps.extend(self.members.values().filter_map(Record::ending).map(|ending| ending.step));
+            steps.extend(self.members.ends());
         }
         Facts {
             now: self.now,

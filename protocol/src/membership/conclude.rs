@@ -15,6 +15,10 @@ impl Membership {
         if census.finished == 0 || !(all || bites(Bug::DoneTooEarly)) {
             return;
         }
+        // While the last checkpoint is awaited, each of them goes on saying that it lives.
+        if !self.members.is_news() && !self.ticks.may_end {
+            return;
+        }
         let takes_part = |worker: &WorkerId, record: &Record| record.is_busy() && self.is_member(*worker);
         let seated: Vec<(&WorkerId, &Record)> = self
             .members

@@ -262,6 +262,7 @@ impl Membership {
     pub fn handle(&mut self, now: Duration, event: Event) -> Vec<Command> {
         self.now = now;
         self.ticks.ticking = matches!(event, Event::Tick);
+        self.ticks.may_end = matches!(event, Event::Tick | Event::Depot { .. });
         match event {
             Event::Arrived(arrival) => self.arrived(*arrival),
             Event::Said { worker, message } => self.said(worker, message),

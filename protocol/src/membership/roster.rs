@@ -86,15 +86,9 @@ impl Ending {
     }
 
     /// Equal to the bit (NaN included).
-    pub(super) fn same_bits(&self, other: &Self) -> bool {
-        let bits = |ending: &Self| {
-            ending
-                .results
-                .iter()
-                .map(|(name, value)| (name.clone(), value.to_bits()))
-                .collect::<Vec<_>>()
-        };
-        self.step == other.step && self.hash == other.hash && bits(self) == bits(other)
+    pub(super) fn same_bits<'a>(&'a self, other: &'a Self) -> bool {
+        let bits = |ending: &'a Self| ending.results.iter().map(|(name, value)| (name, value.to_bits()));
+        self.step == other.step && self.hash == other.hash && bits(self).eq(bits(other))
     }
 }
 
@@ -190,7 +184,10 @@ pub(super) struct Roster {
     census: Census,
     joining: BTreeSet<WorkerId>,
     leaving: BTreeSet<WorkerId>,
-    /// Some joiner has come, gone, or copies something else, since that was last looked at.
+    /// With the states at which steps workers have finished, and how many with each.
+    ends: BTreeMap<Step, usize>,
+    /// Whether a worker came, went, or changed its place since that was asked last.
+    has_changed: bool,
     #[cfg(test)]
     visited: std::cell::Cell<usize>,
 }
@@ -296,6 +293,35 @@ impl Roster {
         !self.leaving.is_empty()
     }
 
+    fn count(&mut self, record: &Record) {
+        self.has_changed = true;
+        self.census.add(record);
+        if let Some(ending) = record.ending() {
+            *self.ends.entry(ending.step).or_default() += 1;
+        }
+    }
+
+    fn discount(&mut self, record: &Record) {
+        self.has_changed = true;
+        self.census.take(record);
+        if let Some(ending) = record.ending()
+            && let Some(many) = self.ends.get_mut(&ending.step)
+        {
+            *many -= 1;
+            self.ends.retain(|_, many| *many > 0);
+        }
+    }
+
+    /// With the states at which steps workers have finished.
+    pub(super) fn ends(&self) -> impl Iterator<Item = Step> {
+        self.ends.keys().copied()
+    }
+
+    /// Whether a worker came, went, or changed its place since this was asked last.
+    pub(super) fn is_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
+    }
+
     /// A record, but for its place.
     pub(super) fn get_mut(&mut self, worker: &WorkerId) -> Option<&mut Record> {
         self.records.get_mut(worker)
@@ -309,7 +335,7 @@ impl Roster {
 
     pub(super) fn insert(&mut self, worker: WorkerId, record: Record) {
         self.remove(&worker);
-        self.census.add(&record);
+        self.count(&record);
         if record.joins() {
             self.joining.insert(worker);
         }
@@ -318,7 +344,7 @@ impl Roster {
 
     pub(super) fn remove(&mut self, worker: &WorkerId) -> Option<Record> {
         let record = self.records.remove(worker)?;
-        self.census.take(&record);
+        self.discount(&record);
         self.joining.remove(worker);
         self.leaving.remove(worker);
         Some(record)
@@ -326,15 +352,18 @@ impl Roster {
 
     /// From now on `worker` has this place.
     pub(super) fn put(&mut self, worker: WorkerId, place: Place) {
-        let Some(record) = self.records.get_mut(&worker) else { return };
-        self.census.take(record);
+        let Some(mut record) = self.records.remove(&worker) else {
+            return;
+        };
+        self.discount(&record);
         record.place = place;
-        self.census.add(record);
+        self.count(&record);
         if record.joins() {
             self.joining.insert(worker);
         } else {
             self.joining.remove(&worker);
         }
+        self.records.insert(worker, record);
     }
 
     /// `worker` is to leave. False if it is not there, or was to leave before.

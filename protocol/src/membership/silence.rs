@@ -120,6 +120,8 @@ pub(super) struct Ticks {
     last: Duration,
     /// Whether that is what it is told now.
     pub(super) ticking: bool,
+    /// Whether what it is told now may end a job whose members have all finished.
+    pub(super) may_end: bool,
 }
 
 impl Ticks {
@@ -128,6 +130,7 @@ impl Ticks {
         Self {
             last: now,
             ticking: false,
+            may_end: false,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use super::checkpointed::saved_config;
 use super::*;
 use crate::limits::{MAX_HOLDERS, MAX_WORKERS};
 use crate::status::Stage;
@@ -53,6 +54,23 @@ fn a_heartbeat_costs_the_same_for_many_also_while_some_join_and_leave() {
     job.costs_little("beats while nothing else happens", 1..=MANY, beats);
     (1_001..1_101).for_each(|joiner| arrives(&mut job, joiner));
     job.costs_little("beats while a hundred join", 1..=MANY, beats);
+}
+
+#[test]
+fn a_heartbeat_costs_the_same_for_many_also_at_the_end_of_a_job() {
+    let mut job = Job::new(Config {
+        expected: 512,
+        max: 1_000,
+        ..saved_config()
+    });
+    job.depot_comes(7, "a", vec![]);
+    (1..=MANY).for_each(|worker| arrives(&mut job, worker));
+    job.all_ready(1..=MANY, 1);
+    let end = saved_config().steps.get();
+    job.costs_little("finishes", 1..=MANY, |job, worker| drop(job.finishes(worker, 1, end)));
+    // The last state is yet to be saved.
+    job.costs_little("beats", 1..=MANY, |job, worker| drop(job.progress(worker, 1, end, &[])));
+    assert_eq!(job.membership.stage(), Stage::Running);
 }
 
 #[test]
