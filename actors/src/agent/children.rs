@@ -193,11 +193,8 @@ impl State {
         if self.mode == Mode::Away {
             // They may all come back.
         } else if left == 0 {
-            self.tell(if self.some_failed {
-                AgentEvent::Exhausted
-            } else {
-                AgentEvent::Drained
-            });
+            let well = self.mode == Mode::Keeping && !self.some_failed;
+            self.tell(if well { AgentEvent::Drained } else { AgentEvent::Exhausted });
         } else if self.mode == Mode::Keeping {
             self.tell(AgentEvent::Short { left });
         }

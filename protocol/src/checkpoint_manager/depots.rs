@@ -295,10 +295,10 @@ impl CheckpointManager {
     pub(super) fn prune(&mut self) {
         let Some(saves) = self.rules.saves else { return };
         // What is being committed or placed may be there in two forms, of which one is not wanted any more: which one, is not known yet.
-        let placing = self.saving.is_some() || self.is_replicating();
-        if placing || self.depots.values().any(Depot::is_about_to_tell) {
+        if self.saving.is_some() || self.depots.values().any(Depot::is_about_to_tell) {
             return;
         }
+        let placed = self.placed_anew();
         // A checkpoint that could not be loaded may not be what it seems: it does not stand in for older ones.
         let kept = self.kept_checkpoints();
         let own: Vec<ManifestKey> = kept
@@ -313,17 +313,18 @@ impl CheckpointManager {
         expired.extend(self.replaced_checkpoints());
         let complete = Complete::of(own);
         expired.extend(self.left_over(saves.keep, &complete));
-        for key in expired {
+        for key in expired.into_iter().filter(|key| Some(key.step) != placed) {
             self.delete(key);
         }
-        self.delete_the_unreadable(saves.keep, &complete);
+        self.delete_the_unreadable(saves.keep, &complete, placed);
     }
 
     /// Deletes checkpoints that cannot be read and would have expired by now. The others are fetched again from other depots, or people see
     /// to them.
-    fn delete_the_unreadable(&mut self, keep: Keep, own: &Complete) {
+    fn delete_the_unreadable(&mut self, keep: Keep, own: &Complete, placed: Option<Step>) {
         let unreadable = |(&depot, known): (&DepotId, &Depot)| -> Vec<(DepotId, ManifestKey)> {
-            let keys = known.unreadable.iter().copied().filter(|key| own.outlive(keep, *key));
+            let expired = |key: &ManifestKey| Some(key.step) != placed && own.outlive(keep, *key);
+            let keys = known.unreadable.iter().copied().filter(expired);
             keys.map(|key| (depot, key)).collect()
         };
         let orders: Vec<(DepotId, ManifestKey)> = self.depots.iter().flat_map(unreadable).collect();

@@ -14,6 +14,7 @@ use crate::limits::{DEPOT_GONE, DEPOTS_SETTLE, FETCH_MOST, FETCH_PATIENCE};
 use crate::messages::DepotOrder;
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
+use crate::words::Step;
 
 /// Where replicating stands.
 #[derive(Debug, Clone, Default)]
@@ -231,16 +232,16 @@ impl CheckpointManager {
         })
     }
 
-    /// What was to be deleted has waited.
+    /// What of it was to be deleted has waited.
     fn give_up_replicating(&mut self, facts: &Facts) {
         self.replicating.in_vain = self.replicating.in_vain.saturating_add(1);
         self.depots_are_restless(facts);
         self.prune();
     }
 
-    /// Whether a checkpoint is being placed on depots.
-    pub(super) fn is_replicating(&self) -> bool {
-        self.replicating.order.is_some()
+    /// The step of the checkpoint that is being placed on other depots.
+    pub(super) fn placed_anew(&self) -> Option<Step> {
+        self.replicating.order.as_ref().map(|order| order.old.key.step)
     }
 
     /// Whether a depot has fetched what it should and lacks some of it again.

@@ -114,8 +114,9 @@ pub const FETCH_TOLD_EVERY: Duration = Duration::from_secs(2);
 /// So long depots that fetch a checkpoint are waited for without a word of any.
 pub const FETCH_PATIENCE: Duration = Duration::from_secs(120);
 
-/// So long they are waited for though they say that they go on: nothing is deleted meanwhile. What is fetched by then need not be fetched again.
-pub const FETCH_MOST: Duration = Duration::from_secs(3_600);
+/// So long they are waited for though they say that they go on: no other checkpoint is placed meanwhile. What is fetched by then need not be
+/// fetched again. 2 TiB, the largest state, in this time are 25 MB a second.
+pub const FETCH_MOST: Duration = Duration::from_secs(24 * 3_600);
 
 /// So long depots that make a manifest durable are waited for though they say that they go on. The longest manifest is of some 64 MiB.
 pub const COMMIT_MOST: Duration = Duration::from_secs(600);

@@ -326,14 +326,17 @@ fn depots_that_fetch_for_long_are_waited_for_while_they_say_so() {
 }
 
 #[test]
-fn what_was_to_be_deleted_is_deleted_once_what_is_being_placed_has_failed() {
+fn what_has_expired_is_deleted_also_while_another_is_being_placed() {
     let mut job = Job::saved(saved_config());
     job.holds(7, vec![head(6, &[7])]);
     assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)).len(), 2);
     let all = [2, 4, 6].map(|step| head(step, &[7])).to_vec();
-    assert_eq!(job.holds(7, all), [""; 0], "not yet");
+    assert_eq!(job.holds(7, all), ["to 7: delete s2"]);
+    job.deleted(7, head(2, &[7]).key);
     assert_eq!(job.is_full(8, 6, placed(9)), [""; 0], "of another placing");
-    assert_eq!(job.is_full(8, 6, placed(1)), ["to 7: delete s2"]);
+    none_contains(&job.passes(DEPOTS_SETTLE), "fetch");
+    job.is_full(8, 6, placed(1));
+    assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)).len(), 2, "it is placed anew");
 }
 
 #[test]

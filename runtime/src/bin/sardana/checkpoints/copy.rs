@@ -34,7 +34,7 @@ pub(super) struct Copy {
     /// The directory or mirror to copy to; a directory is made if it is not there.
     #[arg(value_name = "TO", value_parser = place::parser())]
     to: DirOrMirror,
-    /// Its step, its id or the beginning of it, `newest`, or `all`.
+    /// The checkpoint: its step, its id or the beginning of that, `newest`, or `all`.
     #[arg(value_name = "STEP|ID|newest|all", default_value = "newest")]
     which: Chosen,
     /// Do not believe that an object of a mirror is whole because it is as long as it should be: read it, and write it anew if it is damaged.

@@ -22,7 +22,7 @@ use crate::ending::Failure;
 pub(super) struct Export {
     #[command(flatten)]
     source: Source,
-    /// Its step, its id or the beginning of it, or `newest`.
+    /// The checkpoint: its step, its id or the beginning of that, or `newest`.
     #[arg(value_name = "STEP|ID|newest")]
     which: Which,
     /// The file, which must not be there yet.

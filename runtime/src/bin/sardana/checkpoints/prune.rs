@@ -23,10 +23,10 @@ use crate::ending::Failure;
 pub(super) struct Prune {
     #[command(flatten)]
     source: Source,
-    /// Which are kept: the newest N, and besides the first at or after each multiple of STEPS.
+    /// Which checkpoints are kept: the newest N, and besides the first at or after each multiple of STEPS.
     #[arg(long, value_name = "last=N[,every=STEPS]", required_unless_present = "delete")]
     keep: Option<Keep>,
-    /// Delete this one, whole or not: its step, or the beginning of its id. May be given several times.
+    /// Delete this checkpoint, whole or not: its step, or the beginning of its id. May be given several times.
     #[arg(long, value_name = "STEP|ID")]
     delete: Vec<Which>,
     /// Only say what would be deleted.

@@ -21,7 +21,7 @@ use crate::ending::Failure;
 pub(super) struct Show {
     #[command(flatten)]
     source: Source,
-    /// Its step, its id or the beginning of it, or `newest`.
+    /// The checkpoint: its step, its id or the beginning of that, or `newest`.
     #[arg(value_name = "STEP|ID|newest", default_value_t = Which::Newest)]
     which: Which,
     /// Print it as JSON, for programs.
