@@ -220,7 +220,7 @@ fn log_agent(event: &AgentEvent) {
             tracing::error!(target: "sardana::event::no_depot", %reason, "no checkpoints are kept on this host");
         }
         AgentEvent::Drained => {
-            tracing::info!(target: "sardana::event::drained", "all workers here have left, as they were asked to: the agent ends");
+            tracing::info!(target: "sardana::event::drained", "all workers here have ended well, and none is started in their place");
         }
         AgentEvent::Exhausted | AgentEvent::JobOver => {}
     }

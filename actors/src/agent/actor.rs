@@ -93,7 +93,7 @@ pub(super) struct State {
     pub(super) certificates: Certificates,
     pub(super) printer: Option<Printer>,
     pub(super) restarts_left: u32,
-    /// Whether some worker failed, and none was started in its place.
+    /// Whether some worker failed, and none was started in its place since.
     pub(super) some_failed: bool,
     pub(super) replacing: Replacing,
     /// Starts that wait for their back-off, or for the certificate.

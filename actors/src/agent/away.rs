@@ -97,6 +97,7 @@ impl State {
             return;
         }
         self.mode = Mode::Keeping;
+        self.some_failed = false;
         self.absence.waiting.clear();
         let said = AgentMessage::Stay { reason: reason.clone() };
         self.reporting.report(said);

@@ -157,7 +157,7 @@ impl State {
         let failed = keeping && !child.leaving && ending == Ending::Bad && self.restarts_left > 0;
         let restarting = returning || failed;
         let did_well = ending == Ending::Good && tally.is_some();
-        self.some_failed |= keeping && !restarting && !did_well;
+        self.some_failed |= keeping && !child.leaving && !restarting && !did_well;
         match ending {
             // All that tells a program that is no worker from a worker is that it does nothing.
             Ending::Good if keeping && tally.is_none() => how += " before it computed anything",

@@ -112,9 +112,9 @@ pub enum AgentEvent {
         /// How many run or will be started.
         left: u32,
     },
-    /// No worker process is left, and none will be started: they failed, and no restarts are left.
+    /// No worker process is left, and none will be started: some failed, and no restarts are left.
     Exhausted,
-    /// No worker process is left, and none will be started: all have left since they were asked to.
+    /// No worker process is left, and none will be started: all have ended well, as workers do that are asked to leave.
     Drained,
     /// Of the machine's notices; see [`Agent::watch`].
     Notice(Said),

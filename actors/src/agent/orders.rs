@@ -53,6 +53,7 @@ impl State {
             let _ = myself.cast(Message::Start);
         }
         self.pending += workers;
+        self.some_failed = false;
         self.tell(AgentEvent::Grown { left: self.left() });
     }
 

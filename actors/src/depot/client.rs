@@ -1,6 +1,6 @@
 //! What workers, and other depots, ask of depots.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -15,8 +15,9 @@ use sardana_storage::manifest::{self, MANIFEST_BYTES};
 
 use super::asking::{Asking, Given, NowAndThen};
 use super::error::DepotError;
-use super::limits::{LIST_BYTES, REQUEST_BYTES, TURN_PIECES};
+use super::limits::{LIST_BYTES, REQUEST_BYTES};
 use super::patience::Patience;
+use super::rounds::Rounds;
 use super::talk::{Answer, Request};
 use super::window::Window;
 use crate::fault;
@@ -90,6 +91,10 @@ impl Depots {
         pieces: &[(PieceHash, Bytes)],
         progress: impl Fn() + Send + Sync,
     ) -> Result<(), DepotError> {
+        // States are often full of zeros.
+        let mut seen = HashSet::new();
+        let once = pieces.iter().filter(|(piece, _)| seen.insert(*piece));
+        let pieces: &[(PieceHash, Bytes)] = &once.cloned().collect::<Vec<_>>();
         let window = self.window(depot, pieces.iter().map(|(_, bytes)| bytes.len()).sum());
         let mut progress = NowAndThen::new(progress);
         let put = self.put_with(window.as_ref(), depot, snapshot, pieces, &mut progress).await;
@@ -121,8 +126,12 @@ impl Depots {
             window: window.map(|window| window.at()),
         };
         talk.say(&request, REQUEST_BYTES).await?;
-        for round in pieces.chunks(TURN_PIECES) {
+        let (mut left, mut rounds) = (pieces, Rounds::default());
+        while !left.is_empty() {
+            let (round, rest) = left.split_at(rounds.next().min(left.len()));
+            left = rest;
             let (wanted, looks) = talk.offer(round, progress).await?;
+            rounds.begins();
             match window {
                 Some(window) if looks => talk.show(&self.environment, window, &wanted, progress).await?,
                 Some(_) | None => talk.send_all(wanted, progress).await?,
@@ -148,7 +157,10 @@ impl Depots {
         mut each: impl FnMut(usize, &[u8]) + Send,
     ) -> Result<Vec<(usize, String)>, DepotError> {
         let mut lacking = Vec::new();
-        for (round, start) in pieces.chunks(TURN_PIECES).zip((0..).step_by(TURN_PIECES)) {
+        let (mut start, mut rounds) = (0, Rounds::default());
+        while start < pieces.len() {
+            let round = &pieces[start..(start + rounds.next()).min(pieces.len())];
+            rounds.begins();
             let mut talk = self.open(depot).await?;
             let count = u32::try_from(round.len()).unwrap_or(u32::MAX);
             talk.say(&Request::Get { pieces: count }, REQUEST_BYTES).await?;
@@ -167,6 +179,7 @@ impl Depots {
                 }
                 batch = next?;
             }
+            start += round.len();
         }
         Ok(lacking)
     }

@@ -28,7 +28,7 @@ pub(super) async fn telling<F: Future>(tell: impl Fn(), work: F) -> F::Output {
 impl Keeper {
     /// Fetches what this depot lacks of a checkpoint, as if it had been placed on `depots` from the beginning, makes it durable, and says so.
     pub(super) async fn fetch(
-        &self,
+        self: &Arc<Self>,
         incarnation: Incarnation,
         snapshot: SnapshotId,
         key: ManifestKey,

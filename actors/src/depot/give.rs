@@ -32,7 +32,7 @@ impl Server {
         given.unwrap_or_else(|_| {
             let pieces = list.len();
             Err(End::Broken(format!(
-                "{pieces} pieces were not taken within {ROUND_MOST:?}, and others wait"
+                "{pieces} pieces were not taken within {ROUND_MOST:?}, and others may wait"
             )))
         })
     }
@@ -90,7 +90,11 @@ impl Server {
     pub(super) async fn manifest(&self, key: ManifestKey, talk: &mut Talk) -> Result<(), End> {
         let _turn = Turn::wait(&self.manifests, talk).await?;
         match talk.waiting(self.on_store(move |store| store.show(key))).await?? {
-            Ok(manifest) => give_bytes(manifest.bytes().to_vec(), talk).await,
+            Ok(manifest) => {
+                let given = timeout(ROUND_MOST, give_bytes(manifest.bytes().to_vec(), talk)).await;
+                let late = || End::Broken(format!("a manifest was not taken within {ROUND_MOST:?}, and others may wait"));
+                given.unwrap_or_else(|_| Err(late()))
+            }
             Err(ShowError::NotThere { .. }) => talk.say(&Answer::NotHere).await,
             Err(error @ ShowError::Damaged { .. }) => {
                 self.damage.notify_one();

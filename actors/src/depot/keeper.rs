@@ -10,7 +10,7 @@ use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::{Incarnation, few};
 use sardana_storage::manifest;
 use sardana_storage::store::{Collected, DeleteError, Store};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, OwnedMutexGuard, mpsc};
 use tokio::time::{sleep, timeout};
 
 use super::client::Depots;
@@ -30,8 +30,8 @@ pub(super) struct Keeper {
     pub(super) server: Arc<Server>,
     pub(super) depots: Arc<Depots>,
     told: Mutex<ToldTo>,
-    /// Held while what is kept changes, or is told: so that what is told is never older than what was told before.
-    changing: tokio::sync::Mutex<()>,
+    /// Held while what is kept changes, or is told: so that what is told is never older than what was told before. A disk that hangs holds it.
+    changing: Arc<tokio::sync::Mutex<()>>,
     /// Held while a checkpoint is fetched.
     pub(super) fetching: tokio::sync::Mutex<()>,
     /// Held while it is noted which coordinator is served: a disk that hangs holds it.
@@ -77,7 +77,7 @@ impl Keeper {
             server,
             depots,
             told: Mutex::new(ToldTo { highest, noted, queue }),
-            changing: tokio::sync::Mutex::default(),
+            changing: Arc::default(),
             fetching: tokio::sync::Mutex::default(),
             noting: Arc::default(),
             waste: Notify::new(),
@@ -94,15 +94,17 @@ impl Keeper {
         self.told(|told| told.highest)
     }
 
-    /// From now on this coordinator is served, and none before it. That is on the disk when this returns; on a disk without room for it,
-    /// before anything is committed.
+    /// From now on this coordinator is served, and none before it. That is on the disk when this returns; on a disk that has no room for it,
+    /// or hangs, before anything is committed.
     pub(super) async fn serve(&self, incarnation: Incarnation) -> Result<(), String> {
-        let _one = self.changing.lock().await;
-        let highest = self.highest();
+        let highest = self.told(|told| {
+            let before = told.highest;
+            told.highest = before.max(incarnation);
+            before
+        });
         if incarnation < highest {
             return Err(outdated(incarnation, highest));
         }
-        self.told(|told| told.highest = incarnation);
         if incarnation > self.told(|told| told.noted)
             && let Err(reason) = self.note(incarnation).await
         {
@@ -113,21 +115,29 @@ impl Keeper {
 
     /// Which coordinator it serves is on the disk when this returns. A disk that hangs is not waited for.
     pub(super) async fn note(&self, incarnation: Incarnation) -> Result<(), String> {
-        let after = self.server.patience.disk;
-        let hangs = || {
-            format!("its disk hangs: expected it to note the coordinator within {after:?}; see what is wrong with the disk")
-        };
-        let one = Arc::clone(&self.noting).try_lock_owned().map_err(|_| hangs())?;
+        let one = self.alone(&self.noting).await?;
         let (folder, job) = (self.folder.clone(), self.server.job());
         let noting = self.server.environment.blocking(move || {
             let _one = one;
             note_served(&folder, job, incarnation)
         });
-        let noted = timeout(after, noting).await.map_err(|_| hangs())?;
+        let noted = timeout(self.server.patience.disk, noting).await.map_err(|_| self.hangs())?;
         let noted = noted.ok_or_else(|| "this process ends".to_owned())?;
         noted.map_err(|error: IdentityError| error.to_string())?;
         self.told(|told| told.noted = told.noted.max(incarnation));
         Ok(())
+    }
+
+    /// The right to do this, which one thread at a time has, and keeps while the disk does not return: however often it is tried, no more
+    /// threads hang.
+    async fn alone(&self, right: &Arc<tokio::sync::Mutex<()>>) -> Result<OwnedMutexGuard<()>, String> {
+        let coming = timeout(self.server.patience.disk, Arc::clone(right).lock_owned()).await;
+        coming.map_err(|_| self.hangs())
+    }
+
+    fn hangs(&self) -> String {
+        let after = self.server.patience.disk;
+        format!("its disk hangs: it has not done within {after:?} what was asked before; see what is wrong with the disk")
     }
 
     /// What is said from now on goes there; nowhere, if none.
@@ -157,20 +167,24 @@ impl Keeper {
 
     /// Makes a manifest durable, if all pieces are that should be here, for the coordinator of this incarnation, and says so: before
     /// anything is deleted that it may then want to be.
-    pub(super) async fn commit(&self, incarnation: Incarnation, whole: Whole) -> Result<(), String> {
-        let _one = self.changing.lock().await;
-        let highest = self.highest();
-        if incarnation < highest {
-            return Err(outdated(incarnation, highest));
-        }
+    pub(super) async fn commit(self: &Arc<Self>, incarnation: Incarnation, whole: Whole) -> Result<(), String> {
+        let one = self.alone(&self.changing).await?;
         if incarnation > self.told(|told| told.noted) {
             self.note(incarnation).await?;
         }
-        let (own, snapshot) = (self.own, whole.snapshot);
-        let kept = self.server.on_disk(move |store| commit(store, own, whole)).await;
-        let head = kept.map_err(words)??;
-        self.say(DepotMessage::Committed { snapshot, head });
-        Ok(())
+        let keeper = Arc::clone(self);
+        let kept = self.server.on_disk(move |store| {
+            let _one = one;
+            let highest = keeper.highest();
+            if incarnation < highest {
+                return Err(outdated(incarnation, highest));
+            }
+            let snapshot = whole.snapshot;
+            let head = commit(store, keeper.own, whole)?;
+            keeper.say(DepotMessage::Committed { snapshot, head });
+            Ok(())
+        });
+        kept.await.map_err(words)?
     }
 
     /// What was put for this snapshot, or for any before it, need not be kept for its sake any more. Nothing names what was put for a
@@ -181,32 +195,53 @@ impl Keeper {
     }
 
     /// Deletes a checkpoint, and says so. Its room is given back later.
-    pub(super) async fn delete(&self, incarnation: Incarnation, key: ManifestKey) {
-        let _one = self.changing.lock().await;
-        if incarnation < self.highest() {
-            return;
-        }
-        match self.server.on_disk(move |store| store.delete(key)).await {
-            Ok(Ok(()) | Err(DeleteError::NotThere { .. })) => {
-                self.say(DepotMessage::Deleted { key });
-                self.waste.notify_one();
-            }
-            Ok(Err(error @ DeleteError::Write(_))) => {
-                tracing::error!(%key, %error, "a checkpoint could not be deleted; it is tried again with the next one that is");
-            }
-            Err(end) => tracing::debug!(%key, why = words(end), "a checkpoint was not deleted"),
+    pub(super) async fn delete(self: &Arc<Self>, incarnation: Incarnation, key: ManifestKey) {
+        let deleted = async {
+            let one = self.alone(&self.changing).await?;
+            let keeper = Arc::clone(self);
+            let deleting = self.server.on_disk(move |store| {
+                let _one = one;
+                keeper.delete_on(store, incarnation, key);
+            });
+            deleting.await.map_err(words)
+        };
+        if let Err(why) = deleted.await {
+            tracing::warn!(%key, %why, "a checkpoint was not deleted; it is tried again with the next one that is");
         }
     }
 
-    /// Says what is kept: all of it.
+    fn delete_on(&self, store: &Store, incarnation: Incarnation, key: ManifestKey) {
+        if incarnation < self.highest() {
+            return;
+        }
+        match store.delete(key) {
+            Ok(()) | Err(DeleteError::NotThere { .. }) => {
+                self.say(DepotMessage::Deleted { key });
+                self.waste.notify_one();
+            }
+            Err(error @ DeleteError::Write(_)) => {
+                tracing::error!(%key, %error, "a checkpoint could not be deleted; it is tried again with the next one that is");
+            }
+        }
+    }
+
+    /// Says what is kept: all of it. A disk that hangs says it when it goes on.
     ///
     /// # Errors
-    /// Why it does not know.
-    pub(super) async fn tell_all(&self) -> Result<(), String> {
-        let _one = self.changing.lock().await;
-        let own = self.own;
-        let kept = self.server.on_disk(move |store| heads(store, own)).await;
-        let (heads, unreadable) = kept.map_err(words)?;
+    /// Why it is not known so far.
+    pub(super) async fn tell_all(self: &Arc<Self>) -> Result<(), String> {
+        let one = self.alone(&self.changing).await?;
+        let keeper = Arc::clone(self);
+        let telling = self.server.on_disk(move |store| {
+            let _one = one;
+            let (heads, unreadable) = heads(store, keeper.own);
+            keeper.tell(&heads, &unreadable);
+        });
+        telling.await.map_err(words)
+    }
+
+    /// Says that this is all that is kept.
+    fn tell(&self, heads: &[Head], unreadable: &[ManifestKey]) {
         let lacking = heads.iter().any(|head| head.condition == Condition::Lacking);
         self.lacking.store(lacking, Ordering::Relaxed);
         for chunk in heads.chunks(HEADS_TOLD) {
@@ -226,30 +261,23 @@ impl Keeper {
                 unreadable,
             });
             if is_last {
-                return Ok(());
+                return;
             }
         }
     }
 
-    /// Says what is kept to a coordinator that knows nothing of it, as soon as that can be known: a disk may hang, or have failed.
-    pub(super) async fn tell_until_told(&self) {
+    /// Says what is kept as soon as that can be known: a disk may hang, or have failed.
+    pub(super) async fn tell_until_told(self: &Arc<Self>) {
         while let Err(why) = self.tell_all().await {
             tracing::warn!(depot = %self.own, %why, again_after = ?TELL_AGAIN, "what this checkpoint actor keeps cannot be told");
             sleep(TELL_AGAIN).await;
         }
     }
 
-    /// Says what is kept since that has changed. If it cannot be known now, a reader or the next coordinator will ask.
-    pub(super) async fn tell_again(&self) {
-        if let Err(why) = self.tell_all().await {
-            tracing::warn!(depot = %self.own, %why, "what this checkpoint actor keeps is not told");
-        }
-    }
-
     /// Says it again if something was not whole: what was fetched for one checkpoint may have been missed by other checkpoints.
-    pub(super) async fn tell_of_healing(&self) {
+    pub(super) async fn tell_of_healing(self: &Arc<Self>) {
         if self.lacking.load(Ordering::Relaxed) {
-            self.tell_again().await;
+            self.tell_until_told().await;
         }
     }
 
@@ -286,7 +314,7 @@ impl Keeper {
     pub(super) async fn tell_of_damage(self: Arc<Self>) {
         loop {
             self.server.damage.notified().await;
-            self.tell_again().await;
+            self.tell_until_told().await;
             // A reader that finds a thousand damaged pieces is one piece of news.
             sleep(PROGRESS_EVERY).await;
         }

@@ -17,11 +17,11 @@ pub const REASON_BYTES: usize = 2 << 10;
 /// Most pieces that are offered or asked for at once.
 pub const ROUND_PIECES: usize = 4_096;
 
-/// Pieces that are put or read at once, of the largest 256 MiB: a depot that others wait for lets them in after so many. Each costs a round
-/// trip: at 1 Gbit/s and 100 ms one part in twenty.
-pub const TURN_PIECES: usize = 256;
+/// Pieces that are put or read at once at first: of the largest 16 MiB.
+pub const ROUND_FIRST: usize = 16;
 
-/// What is put or read at once must be through by then: at less than half a megabyte a second a client keeps others out that wait.
+/// What is put or read at once must be through by then, since others may wait. A client begins with so little that a rate at which no
+/// piece stalls is enough.
 pub const ROUND_MOST: Duration = Duration::from_secs(600);
 
 /// Bytes of a list of so many pieces: a hash and a length each.
@@ -129,6 +129,6 @@ const _: () = assert!(REOPEN_FIRST.as_millis() < REOPEN_MOST.as_millis());
 const _: () = assert!(SILENT.as_millis() < SAVE_PATIENCE.as_millis());
 const _: () = assert!(DISK_PATIENCE.as_millis() + WAIT_EVERY.as_millis() <= SILENT.as_millis());
 const _: () = assert!(WAIT_EVERY.as_millis() * 2 <= DISK_PATIENCE.as_millis());
-const _: () = assert!(TURN_PIECES <= ROUND_PIECES);
+const _: () = assert!(ROUND_FIRST as u64 * STALL.as_secs() < ROUND_MOST.as_secs());
 const _: () = assert!(PANE_BYTES >= PIECE_BYTES && BATCH_BYTES >= PIECE_BYTES && REASON_BYTES < REQUEST_BYTES);
 const _: () = assert!(MANIFEST_BYTES <= u32::MAX as usize);

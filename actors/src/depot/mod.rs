@@ -27,6 +27,7 @@ mod reader;
 #[cfg(test)]
 mod refused;
 mod reopening;
+mod rounds;
 mod server;
 mod session;
 mod shares;

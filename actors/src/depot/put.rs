@@ -84,7 +84,7 @@ impl Server {
             taking.unwrap_or_else(|_| {
                 let bytes = wanted.iter().fold(0, |sum, offer| sum + u64::from(offer.bytes));
                 Err(End::Refused(format!(
-                    "expected {bytes} bytes within {ROUND_MOST:?}, since others wait for their turn; see why this network is slow"
+                    "expected {bytes} bytes within {ROUND_MOST:?}, since others may wait for their turn; see why this network is slow"
                 )))
             })?;
         }

@@ -26,7 +26,8 @@ impl Keeper {
             pause = self.reopen(pause).await;
             open_since = Instant::now();
             // Also what other processes had begun to rely on.
-            self.tell_again().await;
+            let keeper = Arc::clone(&self);
+            tokio::spawn(async move { keeper.tell_until_told().await });
         }
     }
 

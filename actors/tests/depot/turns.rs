@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sardana_actors::depot::Patience;
-use sardana_actors::depot::limits::{MAX_PUTS, MOST_WAITS, TURN_PIECES};
+use sardana_actors::depot::limits::{MAX_PUTS, MOST_WAITS};
 
 use crate::disk::place;
 use crate::raw::{Answer, Raw, Request, offers, put};
@@ -49,8 +49,8 @@ async fn a_writer_of_much_lets_others_in_between_and_goes_on() {
     let (place, _) = place(&authority, 1, QUICK);
     let first = Raw::dial(&authority, &place, &Request::Get { pieces: 0 }).await;
     let _others = holders(&first, MAX_PUTS - 1).await;
-    let all = pieces(2, 2 * TURN_PIECES);
-    let (now, then) = all.split_at(TURN_PIECES);
+    let all = pieces(2, 100);
+    let (now, then) = all.split_at(50);
     let mut long = first.beside(&put(all.len() as u32, None)).await;
     long.say(&offers(now)).await;
     assert!(matches!(long.heard().await, Answer::Wanted { .. }));
