@@ -17,12 +17,12 @@ pub const REASON_BYTES: usize = 2 << 10;
 /// Most pieces that are offered or asked for at once.
 pub const ROUND_PIECES: usize = 4_096;
 
-/// Pieces that are put or read at once at first: of the largest 16 MiB.
-pub const ROUND_FIRST: usize = 16;
+/// Pieces that are put or read at once at first: of the largest 32 MiB.
+pub const ROUND_FIRST: usize = 32;
 
 /// What is put or read at once must be through by then, since others may wait. A client begins with so little that a rate at which no
 /// piece stalls is enough.
-pub const ROUND_MOST: Duration = Duration::from_secs(600);
+pub const ROUND_MOST: Duration = Duration::from_secs(1_200);
 
 /// Bytes of a list of so many pieces: a hash and a length each.
 pub const LIST_BYTES: usize = 38 * ROUND_PIECES + 16;

@@ -63,9 +63,11 @@ fn writer(authority: &Authority, reach: Reach) -> Arc<Depots> {
 
 /// Pieces that fill one pane more than there are.
 fn pieces() -> Vec<(PieceHash, Bytes)> {
-    let bytes = Bytes::from(vec![7; PIECE_BYTES]);
-    let piece = PieceHash::of(&bytes);
-    vec![(piece, bytes); (PANES + 1) * PANE_BYTES / PIECE_BYTES]
+    let piece = |number: usize| {
+        let bytes = Bytes::from(vec![number as u8; PIECE_BYTES]);
+        (PieceHash::of(&bytes), bytes)
+    };
+    (0..(PANES + 1) * PANE_BYTES / PIECE_BYTES).map(piece).collect()
 }
 
 fn snapshot() -> SnapshotId {
