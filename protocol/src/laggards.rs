@@ -19,6 +19,11 @@ impl Laggards {
         Self { begun: now, half }
     }
 
+    /// The same for what is left of it, which others do from now on: how long it takes is known.
+    pub(crate) fn again(&mut self, now: Duration) {
+        self.begun = now;
+    }
+
     /// So many of so many are done now.
     pub(crate) fn done(&mut self, done: usize, of: usize, now: Duration) {
         if done > 0 && done.saturating_mul(2) >= of {

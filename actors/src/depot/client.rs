@@ -12,10 +12,11 @@ use sardana_net::trust::{PeerIdentity, Role, RotatingCredentials};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, ManifestKey, PieceHash};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_storage::manifest::{self, MANIFEST_BYTES};
+use tokio::time::timeout;
 
 use super::asking::{Asking, Given, NowAndThen};
 use super::error::DepotError;
-use super::limits::{LIST_BYTES, REQUEST_BYTES};
+use super::limits::{LIST_BYTES, PUT_MOST, REQUEST_BYTES};
 use super::patience::Patience;
 use super::rounds::Rounds;
 use super::talk::{Answer, Request};
@@ -97,7 +98,14 @@ impl Depots {
         let pieces: &[(PieceHash, Bytes)] = &once.cloned().collect::<Vec<_>>();
         let window = self.window(depot, pieces.iter().map(|(_, bytes)| bytes.len()).sum());
         let mut progress = NowAndThen::new(progress);
-        let put = self.put_with(window.as_ref(), depot, snapshot, pieces, &mut progress).await;
+        let putting = timeout(
+            PUT_MOST,
+            self.put_with(window.as_ref(), depot, snapshot, pieces, &mut progress),
+        );
+        let put = putting.await.unwrap_or(Err(DepotError::Hangs {
+            depot: depot.depot,
+            after: PUT_MOST,
+        }));
         // There are many pages in it.
         self.environment.blocking(move || drop(window)).await;
         match put {

@@ -77,6 +77,9 @@ pub const DISK_PATIENCE: Duration = Duration::from_secs(15);
 /// checkpoint is written without it.
 pub const SILENT: Duration = Duration::from_secs(20);
 
+/// So long a writer lets a depot take for all of its share, though the depot says that it goes on. 2 TiB over 1 Gbit/s take five hours.
+pub const PUT_MOST: Duration = Duration::from_secs(12 * 3_600);
+
 /// Between two calls of a writer's `progress`.
 pub const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 

@@ -39,6 +39,8 @@ pub(super) struct Depot {
     pub(super) address: DepotAddress,
     /// Whether it has told all that it keeps.
     pub(super) has_told_all: bool,
+    /// Whether it has not told all of it since it came.
+    is_new: bool,
     /// When it last told some of it, or came.
     told: Duration,
     /// Whether it is not waited for any more, since it does not tell what it keeps.
@@ -65,6 +67,25 @@ impl Depot {
     }
 }
 
+/// Depots that have gone before they had told what they keep: since when they owe it, and when they went.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Vanished(BTreeMap<DepotId, (Duration, Duration)>);
+
+impl Vanished {
+    fn leaves(&mut self, depot: DepotId, owes_since: Duration, now: Duration) {
+        self.0.retain(|_, (_, went)| now.saturating_sub(*went) < DEPOTS_PATIENCE);
+        if self.0.len() < MAX_DEPOTS {
+            self.0.insert(depot, (owes_since, now));
+        }
+    }
+
+    /// Since when a depot that comes owes it, if it went a moment ago.
+    fn returns(&mut self, depot: DepotId, now: Duration) -> Option<Duration> {
+        let (owes_since, went) = self.0.remove(&depot)?;
+        (now.saturating_sub(went) < DEPOTS_PATIENCE).then_some(owes_since)
+    }
+}
+
 /// All depots that are connected.
 pub(super) type Depots = BTreeMap<DepotId, Depot>;
 
@@ -88,7 +109,11 @@ impl CheckpointManager {
             DepotEvent::Lost { why } => {
                 if let Some(gone) = self.depots.remove(&depot) {
                     self.misses_checkpoints(depot, &gone);
-                    self.depots_changed(facts);
+                    if gone.is_new {
+                        self.vanished.leaves(depot, gone.told, facts.now);
+                    } else {
+                        self.depots_changed(facts);
+                    }
                     self.tell(CheckpointEvent::DepotLost { depot, why });
                     self.save_elsewhere(depot, facts);
                 }
@@ -101,6 +126,11 @@ impl CheckpointManager {
         if self.depots.len() >= MAX_DEPOTS && !self.depots.contains_key(&depot) {
             return;
         }
+        // One that comes again and again and tells nothing is not waited for anew.
+        let owes_since = self.depots.get(&depot).filter(|known| known.is_new).map(|known| known.told);
+        let told = owes_since
+            .or_else(|| self.vanished.returns(depot, facts.now))
+            .unwrap_or(facts.now);
         // It has forgotten which processes may put and read, and what it was asked last.
         let before = self.depots.insert(
             depot,
@@ -108,7 +138,8 @@ impl CheckpointManager {
                 host: host.clone(),
                 address,
                 has_told_all: false,
-                told: facts.now,
+                is_new: true,
+                told,
                 is_silent: false,
                 heads: BTreeMap::new(),
                 unreadable: BTreeSet::new(),
@@ -118,9 +149,13 @@ impl CheckpointManager {
         );
         match before {
             None => self.tell(CheckpointEvent::DepotCame { depot, host }),
-            Some(before) => self.misses_checkpoints(depot, &before),
+            Some(before) => {
+                self.misses_checkpoints(depot, &before);
+                if !before.is_new {
+                    self.depots_changed(facts);
+                }
+            }
         }
-        self.depots_changed(facts);
         self.name_to_depots();
         self.save_elsewhere(depot, facts);
     }
@@ -138,7 +173,7 @@ impl CheckpointManager {
                 "it has not told for {} s what it keeps; see in its log whether its disk hangs",
                 DEPOTS_PATIENCE.as_secs()
             );
-            self.depots_changed(facts);
+            self.replicas_to_be_looked_at();
             self.tell(CheckpointEvent::DepotLost { depot, why });
         }
     }
@@ -160,11 +195,15 @@ impl CheckpointManager {
                 is_last,
                 unreadable,
             } => {
-                let mut is_back = None;
+                let (mut is_back, mut is_new) = (None, false);
                 if let Some(known) = self.depots.get_mut(&depot) {
-                    known.told = facts.now;
-                    if is_last && std::mem::take(&mut known.is_silent) {
-                        is_back = Some(known.host.clone());
+                    // How much it may tell is bounded.
+                    if !heads.is_empty() || !unreadable.is_empty() {
+                        known.told = facts.now;
+                    }
+                    if is_last {
+                        is_new = std::mem::take(&mut known.is_new);
+                        is_back = std::mem::take(&mut known.is_silent).then(|| known.host.clone());
                     }
                     // It begins to tell all of it once more: what it does not tell again, it has lost.
                     if known.has_told_all {
@@ -180,8 +219,10 @@ impl CheckpointManager {
                         return self.depot_is_at_fault(depot, &Senseless { expected, found }, facts);
                     }
                 }
-                if let Some(host) = is_back {
+                if is_new || is_back.is_some() {
                     self.depots_changed(facts);
+                }
+                if let Some(host) = is_back {
                     self.tell(CheckpointEvent::DepotCame { depot, host });
                 }
                 if is_last {

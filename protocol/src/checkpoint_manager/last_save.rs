@@ -1,8 +1,10 @@
 //! The state at the end of a job: no other comes after it, so that its checkpoint is waited for.
 
+use std::time::Duration;
+
 use super::{CheckpointEvent, CheckpointManager, Facts};
 use crate::holders::Taken;
-use crate::limits::LAST_SAVE_PATIENCE;
+use crate::limits::{HASH_MOST, LAST_SAVE_PATIENCE};
 use crate::planted::{Bug, bites};
 use crate::words::Step;
 
@@ -19,7 +21,7 @@ impl CheckpointManager {
     pub(crate) fn last_to_save<'a>(&self, kept: Option<&'a Taken>, facts: &Facts) -> Option<&'a Taken> {
         let taken = kept?;
         let tried = self.saved.tried == Some(taken.id);
-        let since = self.saved.awaited.map(|since| since.max(self.saved.hashed));
+        let since = self.saved.awaited.map(|since| self.awaits_hashing_since(since));
         let waited = since.map(|since| facts.now.saturating_sub(since));
         let again = !tried || waited.is_some_and(|waited| waited < LAST_SAVE_PATIENCE);
         (again && self.is_last(taken.id.step, facts)).then_some(taken)
@@ -30,7 +32,8 @@ impl CheckpointManager {
         if self.rules.saves.is_none() || self.saved.last.0 >= end || bites(Bug::LastNotAwaited) {
             return false;
         }
-        let since = (*self.saved.awaited.get_or_insert(facts.now)).max(self.saved.hashed);
+        let awaited = *self.saved.awaited.get_or_insert(facts.now);
+        let since = self.awaits_hashing_since(awaited);
         if self.saving.is_some()
             || (self.last_to_save(kept, facts).is_some() && !self.targets(facts).is_empty())
             || facts.now.saturating_sub(since) < LAST_SAVE_PATIENCE
@@ -40,6 +43,11 @@ impl CheckpointManager {
         let reason = "no snapshot of the last state came, or no checkpoint actor is there".to_owned();
         self.tell(CheckpointEvent::NotSaved { step: end, reason });
         false
+    }
+
+    /// From when on what is awaited since then is late: a holder that comes further with hashing it moves that, within a bound.
+    pub(crate) fn awaits_hashing_since(&self, since: Duration) -> Duration {
+        self.saved.hashed.clamp(since, since + HASH_MOST)
     }
 
     /// Whether there will be no state after that at `step` which could be saved instead of it.

@@ -21,7 +21,7 @@ mod unusable;
 mod view;
 
 pub use depots::DepotEvent;
-use depots::Depots;
+use depots::{Depots, Vanished};
 pub use event::CheckpointEvent;
 pub(crate) use facts::{End, Facts};
 use replicating::Replicating;
@@ -102,6 +102,7 @@ pub(crate) enum Command {
 pub(crate) struct CheckpointManager {
     rules: Rules,
     depots: Depots,
+    vanished: Vanished,
     /// The checkpoint under way.
     saving: Option<Saving>,
     saved: Saved,
@@ -116,6 +117,7 @@ impl CheckpointManager {
         Self {
             rules,
             depots: Depots::new(),
+            vanished: Vanished::default(),
             saving: None,
             saved: Saved::new(now),
             replicating: Replicating::default(),

@@ -23,8 +23,8 @@ pub(super) struct Replicating {
     restless: Duration,
     /// When a depot last came or went.
     changed: Duration,
-    /// How many orders in a row came to nothing since then.
-    in_vain: u32,
+    /// Depots that an order came to nothing for, and until when they are done without: others are not to wait for them.
+    failed: BTreeMap<DepotId, Duration>,
     order: Option<Fetching>,
     /// What there was when nothing was found to be done, if nothing was told since: how many depots could keep a checkpoint, and whether
     /// depots that are gone were waited for any longer.
@@ -32,15 +32,6 @@ pub(super) struct Replicating {
     /// How many checkpoints were looked at, to see whether they are on too few hosts.
     #[cfg(test)]
     looked_at: usize,
-}
-
-impl Replicating {
-    /// So long nothing begins after a depot came, went or failed: a disk that fails time and again is often full for long, and each try copies
-    /// what it takes.
-    fn pause(&self) -> Duration {
-        let pause = DEPOTS_SETTLE.saturating_mul(1 << self.in_vain.saturating_sub(1).min(16));
-        pause.min(DEPOT_GONE)
-    }
 }
 
 /// Whether a depot that is gone may come back.
@@ -79,7 +70,7 @@ impl CheckpointManager {
     /// A depot came or went.
     pub(super) fn depots_changed(&mut self, facts: &Facts) {
         self.replicating.changed = facts.now;
-        self.replicating.in_vain = 0;
+        self.replicating.failed.clear();
         self.depots_are_restless(facts);
     }
 
@@ -98,7 +89,8 @@ impl CheckpointManager {
         if let Some(order) = &self.replicating.order {
             let ago = |since| facts.now.saturating_sub(since);
             if ago(order.heard) >= FETCH_PATIENCE || ago(order.begun) >= FETCH_MOST {
-                self.give_up_replicating(facts);
+                let late: Vec<DepotId> = order.awaited.iter().copied().collect();
+                self.give_up_replicating(&late, facts);
             }
             return;
         }
@@ -107,11 +99,13 @@ impl CheckpointManager {
         let Some(saves) = self
             .rules
             .saves
-            .filter(|_| self.saving.is_none() && told && quiet >= self.replicating.pause())
+            .filter(|_| self.saving.is_none() && told && quiet >= DEPOTS_SETTLE)
         else {
             return;
         };
-        let targets = self.targets(facts);
+        self.replicating.failed.retain(|_, until| *until > facts.now);
+        let mut targets = self.targets(facts);
+        targets.retain(|one| !self.replicating.failed.contains_key(&one.depot));
         let depots: Vec<DepotId> = targets.iter().map(|one| one.depot).collect();
         let unchanged = facts.now.saturating_sub(self.replicating.changed);
         let gone = if unchanged >= DEPOT_GONE {
@@ -179,7 +173,8 @@ impl CheckpointManager {
     fn is_on_too_few(&self, head: &Head, targets: usize, gone: Gone) -> bool {
         let wanted = (head.replicas.max(1) as usize).min(targets);
         let whole = head.depots.iter().filter(|depot| self.has_whole(**depot, head.key)).count();
-        let all_there = head.depots.iter().all(|depot| self.depots.contains_key(depot));
+        let is_there = |depot| self.depots.get(depot).is_some_and(|one: &Depot| one.has_told_all);
+        let all_there = head.depots.iter().all(is_there);
         let lacks = whole < head.depots.len() && targets >= 2 && (all_there || gone == Gone::GivenUp);
         head.depots.len() < wanted || lacks
     }
@@ -195,7 +190,6 @@ impl CheckpointManager {
         if !order.awaited.is_empty() {
             return;
         }
-        self.replicating.in_vain = 0;
         let took = now.saturating_sub(order.begun);
         let hosts = u32::try_from(order.depots.len()).unwrap_or(u32::MAX);
         self.replicating.order = None;
@@ -220,7 +214,7 @@ impl CheckpointManager {
     /// A depot could not fetch what it should.
     pub(super) fn not_replicated(&mut self, depot: DepotId, snapshot: SnapshotId, placing: Placing, facts: &Facts) {
         if self.awaits(depot, snapshot, placing) {
-            self.give_up_replicating(facts);
+            self.give_up_replicating(&[depot], facts);
         }
     }
 
@@ -232,9 +226,10 @@ impl CheckpointManager {
         })
     }
 
-    /// What of it was to be deleted has waited.
-    fn give_up_replicating(&mut self, facts: &Facts) {
-        self.replicating.in_vain = self.replicating.in_vain.saturating_add(1);
+    /// These depots have not done it. What of it was to be deleted has waited.
+    fn give_up_replicating(&mut self, depots: &[DepotId], facts: &Facts) {
+        let until = facts.now + DEPOT_GONE;
+        self.replicating.failed.extend(depots.iter().map(|&depot| (depot, until)));
         self.depots_are_restless(facts);
         self.prune();
     }

@@ -159,6 +159,10 @@ impl CheckpointManager {
             .as_ref()
             .filter(|(head, worth)| *worth == Worth::Whole && self.failed(head.key) == 0);
         let best = certain.map_or(newest, |(head, _)| newest.max(head.key.step));
+        // A depot that is there may tell of one yet: nothing begins from the beginning before.
+        if best == Step::ZERO && self.depots.values().any(|depot| !depot.has_told_all) {
+            return true;
+        }
         let ago = |since| facts.now.saturating_sub(since);
         let waits = ago(since) < DEPOTS_PATIENCE;
         if best >= self.newest_to_hope_for() {

@@ -185,13 +185,23 @@ impl Saving {
         (0..self.taken.holders()).any(|share| !self.has(share) && self.writer(share) == Some(worker))
     }
 
-    /// The workers that have yet to write a share.
-    pub(super) fn owing(&self) -> BTreeSet<WorkerId> {
-        let owed = (0..self.taken.holders()).filter(|share| !self.has(*share));
-        owed.filter_map(|share| self.writer(share)).collect()
+    /// The workers that take too long to write what they are to, as far as others that are done can stand in for them.
+    pub(super) fn late(&self, now: Duration) -> Vec<WorkerId> {
+        if self.is_committing() || !self.others.are_late(now) {
+            return Vec::new();
+        }
+        let owed: Vec<u32> = (0..self.taken.holders()).filter(|share| !self.has(*share)).collect();
+        let owing: BTreeSet<WorkerId> = owed.iter().filter_map(|share| self.writer(*share)).collect();
+        let cut_off = |worker: &WorkerId| self.accused.values().any(|workers| workers.contains(worker));
+        let stands_in = |worker: &WorkerId| !owing.contains(worker) && !cut_off(worker);
+        let replaced = |worker: &WorkerId| {
+            let mut own = owed.iter().filter(|share| self.writer(**share) == Some(*worker));
+            own.all(|share| self.taken.writers(*share).any(|other| stands_in(&other)))
+        };
+        owing.iter().copied().filter(replaced).collect()
     }
 
-    /// A share is whole, or others are to be written by now.
+    /// A share is whole.
     pub(super) fn one_more_is_whole(&mut self, now: Duration) {
         let whole = self.shares.values().filter(|share| share.whole).count();
         self.others.done(whole, self.taken.holders() as usize, now);
@@ -205,8 +215,7 @@ impl Saving {
     /// What was written of a share in part is written again: by another holder, or from the beginning.
     pub(super) fn drop_halves(&mut self, now: Duration) {
         self.shares.retain(|_, one| one.whole);
-        self.others = Laggards::new(now);
-        self.one_more_is_whole(now);
+        self.others.again(now);
     }
 
     pub(super) fn is_written(&self) -> bool {

@@ -63,11 +63,6 @@ impl CheckpointManager {
         self.saved.hashed = now;
     }
 
-    /// When a holder last said that it had come further with hashing, or was done.
-    pub(crate) fn last_hashed(&self) -> Duration {
-        self.saved.hashed
-    }
-
     /// Whether a checkpoint is to be taken as soon as that is possible.
     pub(crate) fn is_save_due(&self, facts: &Facts) -> bool {
         let Some(saves) = self.rules.saves.filter(|_| self.saving.is_none()) else {
@@ -355,8 +350,8 @@ impl CheckpointManager {
             self.commit_without_the_silent(facts);
             return self.write_anew(facts);
         }
-        if !saving.is_committing() && saving.others.are_late(now) {
-            let late: Vec<WorkerId> = saving.owing().into_iter().collect();
+        let late = saving.late(now);
+        if !late.is_empty() {
             let reason = format!("{late:?} took many times as long as others to write what they hold, and are not done");
             return self.without_writers(&late, &reason, facts);
         }

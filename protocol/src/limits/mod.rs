@@ -281,6 +281,9 @@ pub const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 /// longer and say nothing, come near it; asking twice costs a second snapshot.
 pub const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
 
+/// So long holders that say that they hash are waited for in all, where none has told what it has: 2 TiB at 300 MB a second.
+pub const HASH_MOST: Duration = Duration::from_secs(2 * 3_600);
+
 /// The same at the end of a job, where none can be asked for again: holders that say nothing for so long are done without, if others have what
 /// they should. Shorter than [`LAST_SAVE_PATIENCE`], so that the last state is saved.
 pub const LAST_SNAPSHOT_PATIENCE: Duration = Duration::from_secs(5);

@@ -97,7 +97,7 @@ impl Membership {
     /// Whether all workers that are there leave, and are let go as soon as their state is kept: none trains on until then.
     pub(super) fn all_leave_once_saved(&self, since: Duration) -> bool {
         let all = !self.members.is_empty() && self.members.leaving().count() == self.members.len();
-        let waited = self.now.saturating_sub(since.max(self.checkpoints.last_hashed()));
+        let waited = self.now.saturating_sub(self.checkpoints.awaits_hashing_since(since));
         let coming = self.checkpoints.is_wanted() && waited < LAST_SAVE_PATIENCE;
         all && self.checkpoints.can_save(&self.facts()) && (coming || self.checkpoints.is_saving())
     }

@@ -131,10 +131,9 @@ impl Membership {
 
     /// A holder hashes what it has copied, and has come further.
     pub(super) fn hashing(&mut self, worker: WorkerId, id: SnapshotId) {
-        if self.round.awaits(worker, id, self.formed) {
+        if self.lead(|round, facts| round.hashing(worker, id, facts)) {
             self.checkpoints.hashed(self.now);
         }
-        self.lead(|round, facts| round.hashing(worker, id, facts));
     }
 
     /// A holder has copied its shares.

@@ -96,8 +96,8 @@ enum Stage {
     Idle,
     /// The members find memory for their shares, so that the boundary need not wait for that.
     MakingRoom { awaited: BTreeSet<WorkerId>, at: Duration },
-    /// The closer was asked for a snapshot.
-    Asked { at: Duration },
+    /// The closer was asked for a snapshot. `at`: when that was, or a holder last said that it hashes it.
+    Asked { at: Duration, since: Duration },
     /// Some holders have said what they copied.
     Collecting { taken: Taken, at: Duration, others: Laggards },
     /// Joiners copy it.

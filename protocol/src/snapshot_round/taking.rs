@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Command, Facts, Kept, SnapshotRound, Stage};
 use crate::holders::Taken;
 use crate::laggards::Laggards;
-use crate::limits::{LAST_SNAPSHOT_PATIENCE, ROOM_PATIENCE, SNAPSHOT_DOUBLINGS, SNAPSHOT_PATIENCE};
+use crate::limits::{HASH_MOST, LAST_SNAPSHOT_PATIENCE, ROOM_PATIENCE, SNAPSHOT_DOUBLINGS, SNAPSHOT_PATIENCE};
 use crate::messages::{CoordinatorMessage, Joiners, Serve, Shares, Trailer};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
@@ -42,7 +42,8 @@ impl SnapshotRound {
 
     /// The closer is asked for a snapshot.
     pub(crate) fn ask(&mut self, facts: &Facts) {
-        self.stage = Stage::Asked { at: facts.now };
+        let (at, since) = (facts.now, facts.now);
+        self.stage = Stage::Asked { at, since };
         if let Some(closer) = facts.closer {
             let (generation, trailer) = (facts.formed, Trailer::Snapshot);
             self.send(closer, CoordinatorMessage::CloseWith { generation, trailer });
@@ -66,25 +67,32 @@ impl SnapshotRound {
         }
     }
 
-    /// Whether it is news that this holder has come further with a snapshot.
-    pub(crate) fn awaits(&self, worker: WorkerId, id: SnapshotId, formed: Generation) -> bool {
+    /// Whether it is news that this worker has come further with a snapshot.
+    fn awaits(&self, worker: WorkerId, id: SnapshotId, facts: &Facts) -> bool {
+        let holds = || facts.holders.iter().any(|holder| holder.worker == worker);
         match self.taken() {
             Some(taken) if taken.id == id => taken.awaits(worker),
-            Some(taken) => taken.id < id && id.generation == formed,
-            None => id.generation == formed,
+            Some(taken) => taken.id < id && id.generation == facts.formed && holds(),
+            None => id.generation == facts.formed && holds(),
         }
     }
 
     /// A holder hashes what it has copied, and has come further: large shares take longer than a holder that says nothing is waited for.
-    pub(crate) fn hashing(&mut self, worker: WorkerId, id: SnapshotId, facts: &Facts) {
-        if !self.awaits(worker, id, facts.formed) {
-            return;
+    /// Whether that is news.
+    pub(crate) fn hashing(&mut self, worker: WorkerId, id: SnapshotId, facts: &Facts) -> bool {
+        let is_news = self.awaits(worker, id, facts);
+        if is_news {
+            match &mut self.stage {
+                Stage::Asked { at, since } if facts.now.saturating_sub(*since) < HASH_MOST => *at = facts.now,
+                Stage::Collecting { taken, at, .. } if taken.id == id => *at = facts.now,
+                Stage::Idle
+                | Stage::MakingRoom { .. }
+                | Stage::Asked { .. }
+                | Stage::Collecting { .. }
+                | Stage::Serving { .. } => {}
+            }
         }
-        match &mut self.stage {
-            Stage::Asked { at } => *at = facts.now,
-            Stage::Collecting { taken, at, .. } if taken.id == id => *at = facts.now,
-            Stage::Idle | Stage::MakingRoom { .. } | Stage::Collecting { .. } | Stage::Serving { .. } => {}
-        }
+        is_news
     }
 
     /// A holder has copied its shares.
@@ -207,7 +215,7 @@ impl SnapshotRound {
         if self.does_without_the_late(patience, facts) {
             return self.settle(facts);
         }
-        if let Stage::Asked { at } | Stage::Collecting { at, .. } = &self.stage
+        if let Stage::Asked { at, .. } | Stage::Collecting { at, .. } = &self.stage
             && late(at, patience)
         {
             self.asked_in_vain += 1;

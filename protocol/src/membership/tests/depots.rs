@@ -95,13 +95,39 @@ fn what_a_depot_that_is_gone_for_long_had_is_placed_on_others() {
     // It may only start again.
     none_contains(&job.passes(DEPOTS_SETTLE), "fetch");
     assert_eq!(fetches(&job.passes(DEPOT_GONE)).len(), 2);
-    // It is tried again, after a while that doubles: what is gone is not waited for anew.
     job.is_full(8, 2, placed(1));
-    none_contains(&job.passes(DEPOTS_SETTLE - Duration::from_millis(1)), "fetch");
+    // It is tried again, but not at once.
+    none_contains(&job.passes(DEPOT_GONE - Duration::from_millis(1)), "fetch");
     assert_eq!(fetches(&job.passes(Duration::from_millis(1))).len(), 2);
-    job.is_full(8, 2, placed(2));
-    none_contains(&job.passes(DEPOTS_SETTLE), "fetch");
-    assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)).len(), 2);
+}
+
+#[test]
+fn a_depot_that_does_not_keep_what_is_placed_anew_does_not_keep_it_from_others() {
+    let mut job = Job::new(saved_config());
+    let old = |step| head(step, &[7]);
+    job.depot_comes(7, "a", [4, 6].map(old).to_vec());
+    job.depot_comes(8, "b", vec![]);
+    job.depot_comes(9, "c", vec![]);
+    job.arrives(1, 0);
+    job.arrives(2, 0);
+    assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)).len(), 3);
+    job.is_full(8, 6, placed(1));
+    let without = ["to 7: fetch s6", "to 9: fetch s6"];
+    assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)), without);
+    let commits = |job: &mut Job, depot: u64| {
+        let head = Head {
+            placing: placed(2),
+            ..head(6, &[7, 9])
+        };
+        let snapshot = snapshot(1, 6);
+        job.depot_says(depot, DepotMessage::Committed { snapshot, head })
+    };
+    commits(&mut job, 7);
+    has(&commits(&mut job, 9), "saved s6 on 2 of 2");
+    assert_eq!(
+        fetches(&job.passes(Duration::from_secs(1))),
+        ["to 7: fetch s4", "to 9: fetch s4"]
+    );
 }
 
 /// Its disk hangs, or it is hostile.
@@ -122,6 +148,53 @@ fn a_depot_that_never_tells_what_it_keeps_holds_up_nothing_for_long() {
     has(&job.holds(8, vec![]), "depot 8 came");
 }
 
+/// It may say so in many words, or come again and again.
+#[test]
+fn a_depot_that_tells_for_ever_or_comes_anew_for_ever_holds_up_nothing_for_long() {
+    let nothing = || DepotMessage::Holds {
+        heads: vec![],
+        is_last: false,
+        unreadable: vec![],
+    };
+    let ways: [&dyn Fn(&mut Job); 3] = [
+        &|job| drop(job.depot_says(8, nothing())),
+        &|job| drop(job.arriving(8, "b")),
+        &|job| {
+            job.depot_goes(8);
+            job.arriving(8, "b");
+        },
+    ];
+    for (number, way) in ways.into_iter().enumerate() {
+        let mut job = Job::saved(saved_config());
+        job.depot_goes(8);
+        job.arriving(8, "b");
+        let all = || [2, 4, 6].map(|step| head(step, &[7])).to_vec();
+        let rest = DEPOTS_PATIENCE * 2 / 3;
+        for _ in 0..2 {
+            none_contains(&job.holds(7, all()), "delete");
+            job.passes(rest);
+            way(&mut job);
+        }
+        job.passes(Duration::from_millis(100));
+        assert_eq!(job.holds(7, all()), ["to 7: delete s2"], "way {number}");
+    }
+}
+
+/// What only it has is as good as gone, but it is not lost there.
+#[test]
+fn what_a_depot_has_that_does_not_tell_is_not_placed_anew_before_it_counts_as_gone() {
+    let mut job = Job::saved(saved_config());
+    let both = head(2, &[7, 8]);
+    job.holds(7, vec![both.clone()]);
+    job.depot_comes(9, "c", vec![]);
+    job.depot_goes(8);
+    job.arriving(8, "b");
+    for _ in 0..4 {
+        none_contains(&job.passes(DEPOTS_PATIENCE), "fetch");
+    }
+    assert_eq!(fetches(&job.passes(DEPOT_GONE)).len(), 2);
+}
+
 #[test]
 fn depots_that_say_for_ever_that_they_fetch_are_given_up() {
     let mut job = Job::saved(saved_config());
@@ -138,7 +211,7 @@ fn depots_that_say_for_ever_that_they_fetch_are_given_up() {
         none_contains(&job.passes(FETCH_PATIENCE / 2), "fetch");
     }
     says(&mut job);
-    assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)).len(), 2, "it is placed anew");
+    assert_eq!(fetches(&job.passes(DEPOT_GONE)).len(), 2, "it is placed anew");
 }
 
 /// There may be thousands, and ten ticks a second.
@@ -222,7 +295,7 @@ fn what_is_placed_anew_is_something_new_each_time_also_on_the_same_hosts() {
     job.holds(7, vec![by_hand]);
     let mut last = Placing::BY_HAND;
     for _ in 0..3 {
-        job.now += DEPOTS_SETTLE * 2;
+        job.now += DEPOT_GONE;
         let found = placings(&job.event(Event::Tick));
         assert_eq!(found.len(), 2, "both are to have it");
         assert!(found[0] > last && found[0] == found[1], "{found:?} after {last:?}");
@@ -322,7 +395,7 @@ fn depots_that_fetch_for_long_are_waited_for_while_they_say_so() {
     says(&mut job, 7, placed(1));
     says(&mut job, 8, placed(2));
     none_contains(&job.passes(FETCH_PATIENCE / 2), "fetch");
-    assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)).len(), 2, "it is placed anew");
+    assert_eq!(fetches(&job.passes(DEPOT_GONE)).len(), 2, "it is placed anew");
 }
 
 #[test]
@@ -336,7 +409,7 @@ fn what_has_expired_is_deleted_also_while_another_is_being_placed() {
     assert_eq!(job.is_full(8, 6, placed(9)), [""; 0], "of another placing");
     none_contains(&job.passes(DEPOTS_SETTLE), "fetch");
     job.is_full(8, 6, placed(1));
-    assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)).len(), 2, "it is placed anew");
+    assert_eq!(fetches(&job.passes(DEPOT_GONE)).len(), 2, "it is placed anew");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::checkpointed::{about_saves, head, piece, saved_config, saved_until};
 use super::*;
 use crate::checkpoint::{Head, PieceHash};
-use crate::limits::{DEPOT_TELLS, LAST_SAVE_PATIENCE};
+use crate::limits::{DEPOT_TELLS, HASH_MOST, LAST_SAVE_PATIENCE};
 use crate::messages::DepotMessage;
 use crate::state::{StateSize, share_hash};
 use crate::status::Stage;
@@ -125,6 +125,20 @@ fn the_last_state_is_waited_for_as_long_as_holders_come_further_with_hashing_it(
         assert_eq!(job.finishes(1, 1, 5), [""; 0]);
     }
     assert_eq!(about_saves(&job.copied(5)).len(), 2, "it is not too late");
+    // Not for ever.
+    let mut job = Job::saved(saved_until(5));
+    job.both_finish(5);
+    let mut ended = false;
+    let mut waited = Duration::ZERO;
+    while waited < HASH_MOST + LAST_SAVE_PATIENCE {
+        assert!(!ended, "after {waited:?}");
+        waited += LAST_SAVE_PATIENCE / 2;
+        job.now += LAST_SAVE_PATIENCE / 2;
+        let snapshot = snapshot(1, 5);
+        job.says(2, WorkerMessage::Hashing { snapshot });
+        ended = job.finishes(1, 1, 5).iter().any(|said| said.starts_with("done at s5"));
+    }
+    assert!(ended);
     let mut job = Job::saved(saved_until(5));
     job.both_finish(5);
     let snapshot = snapshot(1, 5);

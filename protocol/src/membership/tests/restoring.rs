@@ -295,13 +295,19 @@ fn a_depot_that_never_tells_is_waited_for_no_longer_than_one_that_is_gone() {
     let mut found = job.passes(Duration::from_millis(1));
     found.extend(job.passes(DEPOTS_PATIENCE));
     any_begins(&found, "resumes from s4");
-    // Where none has told, there may be a checkpoint that is not known of.
-    let mut job = Job::new(saved_config());
-    job.arriving(8, "b");
-    job.arrives(1, 0);
-    job.arrives(2, 0);
-    none_contains(&job.passes(DEPOTS_PATIENCE * 10), "forming");
-    any_begins(&job.holds(8, vec![both(4)]), "resumes from s4");
+    // Where no other has told of any, there may be one that is not known of: nothing begins from the beginning.
+    for others in [false, true] {
+        let mut job = Job::new(saved_config());
+        if others {
+            job.depot_comes(7, "a", vec![]);
+        }
+        job.arriving(8, "b");
+        job.arrives(1, 0);
+        job.arrives(2, 0);
+        none_contains(&job.passes(DEPOTS_PATIENCE * 10), "forming");
+        none_contains(&job.passes(DEPOTS_PATIENCE * 10), "forming");
+        any_begins(&job.holds(8, vec![both(4)]), "resumes from s4");
+    }
 }
 
 #[test]
