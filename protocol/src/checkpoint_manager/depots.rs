@@ -194,43 +194,7 @@ impl CheckpointManager {
                 heads,
                 is_last,
                 unreadable,
-            } => {
-                let (mut is_back, mut is_new) = (None, false);
-                if let Some(known) = self.depots.get_mut(&depot) {
-                    // How much it may tell is bounded.
-                    if !heads.is_empty() || !unreadable.is_empty() {
-                        known.told = facts.now;
-                    }
-                    if is_last {
-                        is_new = std::mem::take(&mut known.is_new);
-                        is_back = std::mem::take(&mut known.is_silent).then(|| known.host.clone());
-                    }
-                    // It begins to tell all of it once more: what it does not tell again, it has lost.
-                    if known.has_told_all {
-                        known.heads.clear();
-                        known.unreadable.clear();
-                    }
-                    known.unreadable.extend(unreadable);
-                    known.heads.extend(heads.into_iter().map(|head| (head.key, head)));
-                    known.has_told_all = is_last;
-                    let most = known.heads.len().max(known.unreadable.len());
-                    if most > MAX_HEADS {
-                        let (expected, found) = (format!("at most {MAX_HEADS} checkpoints"), format!("{most} checkpoints"));
-                        return self.depot_is_at_fault(depot, &Senseless { expected, found }, facts);
-                    }
-                }
-                if is_new || is_back.is_some() {
-                    self.depots_changed(facts);
-                }
-                if let Some(host) = is_back {
-                    self.tell(CheckpointEvent::DepotCame { depot, host });
-                }
-                if is_last {
-                    self.misses_no_checkpoints(depot);
-                    self.recheck_what_it_committed(depot, facts);
-                }
-                self.prune();
-            }
+            } => self.depot_holds(depot, heads, (unreadable, is_last), facts),
             DepotMessage::Deleted { key } => {
                 if let Some(known) = self.depots.get_mut(&depot) {
                     known.heads.remove(&key);
@@ -262,6 +226,51 @@ impl CheckpointManager {
             // Certificates are not this machine's business.
             DepotMessage::Renew { .. } => {}
         }
+    }
+
+    /// A depot tells some of what it keeps, or the rest.
+    fn depot_holds(
+        &mut self,
+        depot: DepotId,
+        heads: Vec<Head>,
+        (unreadable, is_last): (Vec<ManifestKey>, bool),
+        facts: &Facts,
+    ) {
+        let (mut is_back, mut is_new) = (None, false);
+        if let Some(known) = self.depots.get_mut(&depot) {
+            // How much it may tell is bounded.
+            if !heads.is_empty() || !unreadable.is_empty() {
+                known.told = facts.now;
+            }
+            if is_last {
+                is_new = std::mem::take(&mut known.is_new);
+                is_back = std::mem::take(&mut known.is_silent).then(|| known.host.clone());
+            }
+            // It begins to tell all of it once more: what it does not tell again, it has lost.
+            if known.has_told_all {
+                known.heads.clear();
+                known.unreadable.clear();
+            }
+            known.unreadable.extend(unreadable);
+            known.heads.extend(heads.into_iter().map(|head| (head.key, head)));
+            known.has_told_all = is_last;
+            let most = known.heads.len().max(known.unreadable.len());
+            if most > MAX_HEADS {
+                let (expected, found) = (format!("at most {MAX_HEADS} checkpoints"), format!("{most} checkpoints"));
+                return self.depot_is_at_fault(depot, &Senseless { expected, found }, facts);
+            }
+        }
+        if is_new || is_back.is_some() {
+            self.depots_changed(facts);
+        }
+        if let Some(host) = is_back {
+            self.tell(CheckpointEvent::DepotCame { depot, host });
+        }
+        if is_last {
+            self.misses_no_checkpoints(depot);
+            self.recheck_what_it_committed(depot, facts);
+        }
+        self.prune();
     }
 
     /// A depot that lacks again what it has committed, while others have yet to, does not count: the checkpoint is placed anew.
