@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::depot::Depot;
 use super::{CheckpointEvent, CheckpointManager, Command, Facts};
 use crate::checkpoint::{Condition, DepotAddress, DepotId, Head, Keep, ManifestKey};
-use crate::limits::{DEPOT_REST, DEPOT_REST_MOST, DEPOTS_PATIENCE, MAX_DEPOTS, MAX_HEADS};
+use crate::limits::{DEPOTS_PATIENCE, MAX_DEPOTS, MAX_HEADS};
 use crate::messages::{DepotMessage, DepotOrder, Senseless, Sensible};
 use crate::planted::{Bug, bites};
 use crate::words::Step;
@@ -31,63 +32,6 @@ pub enum DepotEvent {
         why: String,
     },
 }
-
-/// A depot that is connected.
-#[derive(Debug, Clone)]
-pub(super) struct Depot {
-    pub(super) host: String,
-    pub(super) address: DepotAddress,
-    /// Whether it has told all that it keeps.
-    pub(super) has_told_all: bool,
-    /// Whether it has not told all of it since it came.
-    is_new: bool,
-    /// When it last told some of it, or came.
-    told: Duration,
-    /// Whether it is not waited for any more, since it does not tell what it keeps.
-    is_silent: bool,
-    pub(super) heads: BTreeMap<ManifestKey, Head>,
-    /// Checkpoints of which it has only the name: they are of no use, and keep it from giving back room.
-    pub(super) unreadable: BTreeSet<ManifestKey>,
-    /// How often in a row it could not keep what it should, and until when it is therefore done without.
-    pub(super) failures: u32,
-    pub(super) rests: Duration,
-}
-
-impl Depot {
-    /// Whether it has yet to tell what it keeps, and is waited for.
-    pub(super) fn is_about_to_tell(&self) -> bool {
-        !self.has_told_all && !self.is_silent
-    }
-
-    /// It could not keep what it should: it may be full for long, and each attempt costs all holders their work.
-    pub(super) fn failed(&mut self, now: Duration) {
-        let rest = DEPOT_REST.saturating_mul(1 << self.failures.min(16));
-        self.rests = now + rest.min(DEPOT_REST_MOST);
-        self.failures = self.failures.saturating_add(1);
-    }
-}
-
-/// Depots that have gone before they had told what they keep: since when they owe it, and when they went.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Vanished(BTreeMap<DepotId, (Duration, Duration)>);
-
-impl Vanished {
-    fn leaves(&mut self, depot: DepotId, owes_since: Duration, now: Duration) {
-        self.0.retain(|_, (_, went)| now.saturating_sub(*went) < DEPOTS_PATIENCE);
-        if self.0.len() < MAX_DEPOTS {
-            self.0.insert(depot, (owes_since, now));
-        }
-    }
-
-    /// Since when a depot that comes owes it, if it went a moment ago.
-    fn returns(&mut self, depot: DepotId, now: Duration) -> Option<Duration> {
-        let (owes_since, went) = self.0.remove(&depot)?;
-        (now.saturating_sub(went) < DEPOTS_PATIENCE).then_some(owes_since)
-    }
-}
-
-/// All depots that are connected.
-pub(super) type Depots = BTreeMap<DepotId, Depot>;
 
 impl CheckpointManager {
     pub(crate) fn depot(&mut self, depot: DepotId, event: DepotEvent, facts: &Facts) {
@@ -238,21 +182,11 @@ impl CheckpointManager {
     ) {
         let (mut is_back, mut is_new) = (None, false);
         if let Some(known) = self.depots.get_mut(&depot) {
-            // How much it may tell is bounded.
-            if !heads.is_empty() || !unreadable.is_empty() {
-                known.told = facts.now;
-            }
+            known.tells(heads, unreadable, facts.now);
             if is_last {
                 is_new = std::mem::take(&mut known.is_new);
                 is_back = std::mem::take(&mut known.is_silent).then(|| known.host.clone());
             }
-            // It begins to tell all of it once more: what it does not tell again, it has lost.
-            if known.has_told_all {
-                known.heads.clear();
-                known.unreadable.clear();
-            }
-            known.unreadable.extend(unreadable);
-            known.heads.extend(heads.into_iter().map(|head| (head.key, head)));
             known.has_told_all = is_last;
             let most = known.heads.len().max(known.unreadable.len());
             if most > MAX_HEADS {

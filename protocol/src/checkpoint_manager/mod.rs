@@ -5,6 +5,7 @@
 //! wants done is carried out by the machine that knows the workers, [`crate::membership`]. It outlives generations.
 
 mod committing;
+mod depot;
 mod depots;
 mod event;
 mod facts;
@@ -20,8 +21,8 @@ mod testing;
 mod unusable;
 mod view;
 
+use depot::{Depots, Vanished};
 pub use depots::DepotEvent;
-use depots::{Depots, Vanished};
 pub use event::CheckpointEvent;
 pub(crate) use facts::{End, Facts};
 use replicating::Replicating;

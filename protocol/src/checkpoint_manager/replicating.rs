@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::depots::Depot;
+use super::depot::Depot;
 use super::{CheckpointEvent, CheckpointManager, Facts};
 use crate::checkpoint::{Condition, DepotId, Head, ManifestKey, Placing};
 use crate::limits::{DEPOT_GONE, DEPOTS_SETTLE, FETCH_MOST, FETCH_PATIENCE};

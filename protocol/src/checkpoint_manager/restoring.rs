@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::depots::Depot;
+use super::depot::Depot;
 use super::{CheckpointEvent, CheckpointManager, Command, Facts};
 use crate::checkpoint::{DepotId, Head, ManifestKey};
 use crate::limits::{DEPOTS_PATIENCE, MAX_DEPOTS, MAX_HEADS, RESTORE_ATTEMPTS};

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::depots::Depot;
+use super::depot::Depot;
 use super::saves::{Saving, Stage, Written, WrittenPart};
 use super::{CheckpointEvent, CheckpointManager, Command, Facts};
 use crate::checkpoint::DepotId;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::depots::Depot;
+use super::depot::Depot;
 use super::{CheckpointManager, Facts};
 use crate::checkpoint::{Head, ManifestKey};
 

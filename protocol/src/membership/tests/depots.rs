@@ -156,21 +156,31 @@ fn a_depot_that_tells_for_ever_or_comes_anew_for_ever_holds_up_nothing_for_long(
         is_last: false,
         unreadable: vec![],
     };
-    let ways: [&dyn Fn(&mut Job); 3] = [
-        &|job| drop(job.depot_says(8, nothing())),
-        &|job| drop(job.arriving(8, "b")),
-        &|job| {
+    let same = || DepotMessage::Holds {
+        heads: vec![Head {
+            task: StateHash::new([9; 32]),
+            ..head(9, &[8])
+        }],
+        is_last: false,
+        unreadable: vec![],
+    };
+    // What it says first is news.
+    let ways: [(u32, &dyn Fn(&mut Job)); 4] = [
+        (2, &|job| drop(job.depot_says(8, nothing()))),
+        (3, &|job| drop(job.depot_says(8, same()))),
+        (2, &|job| drop(job.arriving(8, "b"))),
+        (2, &|job| {
             job.depot_goes(8);
             job.arriving(8, "b");
-        },
+        }),
     ];
-    for (number, way) in ways.into_iter().enumerate() {
+    for (number, (times, way)) in ways.into_iter().enumerate() {
         let mut job = Job::saved(saved_config());
         job.depot_goes(8);
         job.arriving(8, "b");
         let all = || [2, 4, 6].map(|step| head(step, &[7])).to_vec();
         let rest = DEPOTS_PATIENCE * 2 / 3;
-        for _ in 0..2 {
+        for _ in 0..times {
             none_contains(&job.holds(7, all()), "delete");
             job.passes(rest);
             way(&mut job);
