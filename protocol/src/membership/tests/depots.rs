@@ -151,6 +151,7 @@ fn a_depot_that_never_tells_what_it_keeps_holds_up_nothing_for_long() {
 /// It may say so in many words, or come again and again.
 #[test]
 fn a_depot_that_tells_for_ever_or_comes_anew_for_ever_holds_up_nothing_for_long() {
+    type Way<'a> = &'a dyn Fn(&mut Job);
     let nothing = || DepotMessage::Holds {
         heads: vec![],
         is_last: false,
@@ -165,7 +166,7 @@ fn a_depot_that_tells_for_ever_or_comes_anew_for_ever_holds_up_nothing_for_long(
         unreadable: vec![],
     };
     // What it says first is news.
-    let ways: [(u32, &dyn Fn(&mut Job)); 4] = [
+    let ways: [(u32, Way); 4] = [
         (2, &|job| drop(job.depot_says(8, nothing()))),
         (3, &|job| drop(job.depot_says(8, same()))),
         (2, &|job| drop(job.arriving(8, "b"))),
