@@ -23,6 +23,7 @@ mod restoring;
 mod saving;
 mod scale;
 mod silence;
+mod silent_depots;
 mod stopped;
 mod wording;
 
