@@ -17,8 +17,10 @@ const SHORT: Duration = Duration::from_secs(2);
 /// More than the silence after which a worker is left out (5 s), less than a connection lasts without a packet (10 s).
 const SILENT: Duration = Duration::from_secs(7);
 
-/// More than both, and than an end that says something now and then needs to notice (12 s).
-const LONG: Duration = Duration::from_secs(15);
+/// More than both, and than an end that says something now and then needs to notice (12 s). Less than two generations in a row take to fail,
+/// after which one of two neighbours is left out: the first may find a connection that one end takes for whole (2 s), and the next one dials
+/// for 5 s, but says nothing in the last of these.
+const LONG: Duration = Duration::from_secs(14);
 
 /// So many more steps show that the job trains.
 const STEPS: u64 = 3;
