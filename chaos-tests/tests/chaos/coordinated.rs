@@ -175,16 +175,17 @@ impl Site {
     pub(crate) async fn with(setup: Setup, fault: Option<String>, arguments: &[&str]) -> Result<Self> {
         let trial = trial(setup)?;
         let state = trial.folder().join("state");
-        let coordinator = Life::begin(&trial, &state, ANYWHERE, fault.as_deref(), arguments)?;
+        // It is started again at the same address, which no other process may have taken meanwhile.
+        let address = standby();
+        let coordinator = Life::begin(&trial, &state, address, fault.as_deref(), arguments)?;
         let mut site = Self {
             trial,
             state,
-            address: ANYWHERE,
+            address,
             fault,
             coordinator,
         };
-        let listening = site.until("listening ").await?;
-        site.address = listening["listening ".len()..].parse()?;
+        site.until("listening ").await?;
         Ok(site)
     }
 
@@ -340,7 +341,7 @@ impl Site {
     }
 }
 
-/// An address for a coordinator that takes over: of a loopback host that no other process uses. (A port that was held for it would stay
+/// An address for a coordinator: of a loopback host that no other process uses. (A port that was held for it would stay
 /// taken a while longer, by each child of this process that is between its fork and its program.)
 pub(crate) fn standby() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(7_000);
