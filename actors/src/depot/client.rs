@@ -98,14 +98,7 @@ impl Depots {
         let pieces: &[(PieceHash, Bytes)] = &once.cloned().collect::<Vec<_>>();
         let window = self.window(depot, pieces.iter().map(|(_, bytes)| bytes.len()).sum());
         let mut progress = NowAndThen::new(progress);
-        let putting = timeout(
-            PUT_MOST,
-            self.put_with(window.as_ref(), depot, snapshot, pieces, &mut progress),
-        );
-        let put = putting.await.unwrap_or(Err(DepotError::Hangs {
-            depot: depot.depot,
-            after: PUT_MOST,
-        }));
+        let put = self.put_with(window.as_ref(), depot, snapshot, pieces, &mut progress).await;
         // There are many pages in it.
         self.environment.blocking(move || drop(window)).await;
         match put {
@@ -126,6 +119,21 @@ impl Depots {
         pieces: &[(PieceHash, Bytes)],
         progress: &mut NowAndThen<P>,
     ) -> Result<(), DepotError> {
+        let put = timeout(PUT_MOST, self.put_rounds(window, depot, snapshot, pieces, progress)).await;
+        put.unwrap_or(Err(DepotError::Hangs {
+            depot: depot.depot,
+            after: PUT_MOST,
+        }))
+    }
+
+    async fn put_rounds<P: Fn() + Send + Sync>(
+        &self,
+        window: Option<&Arc<Window>>,
+        depot: DepotAddress,
+        snapshot: SnapshotId,
+        pieces: &[(PieceHash, Bytes)],
+        progress: &mut NowAndThen<P>,
+    ) -> Result<(), DepotError> {
         let mut talk = self.open(depot).await?;
         let count = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
         let request = Request::Put {
@@ -139,7 +147,7 @@ impl Depots {
             let (round, rest) = left.split_at(rounds.next().min(left.len()));
             left = rest;
             let (wanted, looks) = talk.offer(round, progress).await?;
-            rounds.begins();
+            rounds.begins(round.len());
             match window {
                 Some(window) if looks => talk.show(&self.environment, window, &wanted, progress).await?,
                 Some(_) | None => talk.send_all(wanted, progress).await?,
@@ -168,7 +176,7 @@ impl Depots {
         let (mut start, mut rounds) = (0, Rounds::default());
         while start < pieces.len() {
             let round = &pieces[start..(start + rounds.next()).min(pieces.len())];
-            rounds.begins();
+            rounds.begins(round.len());
             let mut talk = self.open(depot).await?;
             let count = u32::try_from(round.len()).unwrap_or(u32::MAX);
             talk.say(&Request::Get { pieces: count }, REQUEST_BYTES).await?;

@@ -20,9 +20,9 @@ impl Rounds {
         })
     }
 
-    /// A round begins, of as many pieces as there may be.
-    pub(super) fn begins(&mut self) {
-        self.last = Some((self.next(), Instant::now()));
+    /// A round of so many pieces begins.
+    pub(super) fn begins(&mut self, pieces: usize) {
+        self.last = Some((pieces, Instant::now()));
     }
 }
 
@@ -38,7 +38,7 @@ mod tests {
         let mut found = Vec::new();
         for _ in 0..12 {
             found.push(rounds.next());
-            rounds.begins();
+            rounds.begins(rounds.next());
             advance(WAIT_EVERY / 2).await;
         }
         assert_eq!((found[0], found[1], found[11]), (ROUND_FIRST, 2 * ROUND_FIRST, ROUND_PIECES));

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use sardana_actors::depot::{DepotError, Depots, Opener, Patience};
+use sardana_actors::depot::{Depot, DepotError, Depots, Opener, Patience};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, PieceHash};
+use tempfile::TempDir;
 
 use crate::disk::{Faulty, Hang, place};
-use crate::leader::{Leader, depot_with, joined};
+use crate::leader::{Leader, Session, depot_with, joined};
 use crate::orders::{committed, refused as not_committed};
 use crate::site::{
     Place, WAYS, WORKER, authority, client, client_at, client_with, gets, manifest, names, pieces, puts, reads, snapshot,
@@ -130,17 +131,46 @@ async fn a_client_gives_a_depot_up_that_says_nothing() {
     assert!(matches!(&error, DepotError::NotHere { .. }), "{error}");
 }
 
-/// The coordinator is told, and goes on without this depot.
-#[tokio::test]
-async fn a_manifest_that_a_disk_does_not_take_is_refused() {
+/// A depot on a disk that hangs when it is told to, which a coordinator leads and a worker has put these pieces to.
+struct Led {
+    leader: Leader,
+    session: Session,
+    own: Depot,
+    disk: Faulty,
+    one: Vec<(PieceHash, Bytes)>,
+    _place: TempDir,
+}
+
+async fn led() -> Led {
     let (authority, place, disk) = (authority(), tempfile::tempdir().unwrap(), Faulty::default());
     let (leader, worker) = (Leader::new(&authority), client(&authority, WORKER));
     let opened = disk.clone();
     let opener = Opener::new(move |folder| opened.open_store(folder));
     let own = depot_with(&authority, &place.path().join("depot"), leader.address(), opener).await;
-    let (mut session, _) = leader.lead(1).await;
+    let (session, _) = leader.lead(1).await;
     let one = pieces(1, 10);
     puts(&worker, session.address(), 5, &one).await;
+    Led {
+        leader,
+        session,
+        own,
+        disk,
+        one,
+        _place: place,
+    }
+}
+
+/// The coordinator is told, and goes on without this depot.
+#[tokio::test]
+async fn a_manifest_that_a_disk_does_not_take_is_refused() {
+    let Led {
+        leader: _leader,
+        mut session,
+        own,
+        disk,
+        one,
+        _place,
+    } = led().await;
     let whole = manifest(5, &one, 1, &[own.id()]);
     let hung = disk.0.hang(Hang::Rename);
     let reason = not_committed(session.commit(&whole).await);
@@ -153,14 +183,14 @@ async fn a_manifest_that_a_disk_does_not_take_is_refused() {
 /// It is served, its orders are refused, and it is told what is there as soon as that can be known.
 #[tokio::test]
 async fn a_coordinator_that_comes_while_the_disk_hangs_is_not_kept_waiting() {
-    let (authority, place, disk) = (authority(), tempfile::tempdir().unwrap(), Faulty::default());
-    let (leader, worker) = (Leader::new(&authority), client(&authority, WORKER));
-    let opened = disk.clone();
-    let opener = Opener::new(move |folder| opened.open_store(folder));
-    let own = depot_with(&authority, &place.path().join("depot"), leader.address(), opener).await;
-    let (mut session, _) = leader.lead(1).await;
-    let one = pieces(1, 10);
-    puts(&worker, session.address(), 5, &one).await;
+    let Led {
+        leader,
+        mut session,
+        own,
+        disk,
+        one,
+        _place,
+    } = led().await;
     let whole = manifest(5, &one, 1, &[own.id()]);
     committed(session.commit(&whole).await);
     let hung = disk.0.hang(Hang::Read);

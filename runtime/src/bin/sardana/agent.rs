@@ -25,7 +25,8 @@ use crate::saving::{Naming, SavingPlace};
 #[command(after_help = "Examples:\n  \
     sardana agent --join agent.join -n 8 -- ./train\n  \
     sardana agent --join agent.join -n 8 --notices azure -- ./train\n\n\
-    Exit codes: 0 the job is over, or the agent or all its workers were asked to leave; 1 no worker is left, and some failed; 2 wrong usage, 130 or 143 ended at once.")]
+    Exit codes: 0 the job is over, or the agent or all its workers were asked to leave; 1 no worker is left, and some failed; \
+    2 wrong usage; 130 or 143 ended at once.")]
 pub(crate) struct Agent {
     /// An agent's join file, as `sardana invite` writes it.
     #[arg(long, value_name = "FILE")]
