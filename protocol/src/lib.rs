@@ -23,6 +23,7 @@ pub mod assign;
 pub mod checkpoint;
 mod checkpoint_manager;
 pub mod codec;
+pub mod data;
 pub mod hash;
 mod holders;
 pub mod job;

@@ -13,7 +13,6 @@
 pub mod checkpointing;
 pub mod checkpoints;
 mod copies;
-pub mod data;
 mod environment;
 mod fingerprint;
 pub mod hosts;
@@ -29,6 +28,8 @@ pub mod train;
 mod trainer;
 pub mod within;
 pub mod worker;
+
+pub use sardana_data as data;
 
 pub use checkpointing::Checkpointing;
 pub use checkpoints::{Every, Keep};

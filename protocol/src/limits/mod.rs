@@ -49,6 +49,13 @@ pub const MAX_TENSORS: usize = 65_536;
 /// Most bytes of a name, address or reason in a message; longer ones are cut or refused.
 pub const MAX_TEXT_BYTES: usize = 1_024;
 
+/// Most parts of a job's data that are told one by one; where there are more, neighbours are told together. They are in every hello and
+/// every manifest.
+pub const MAX_DATA_PARTS: usize = 64;
+
+/// Most bytes of the name of a part of a job's data; longer ones are cut in the middle.
+pub const MAX_DATA_NAME_BYTES: usize = 256;
+
 /// Most auxiliary sums of a step. They are reported to the coordinator each step, which must stay small.
 pub const MAX_AUXILIARY: usize = 64;
 

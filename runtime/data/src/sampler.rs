@@ -10,6 +10,7 @@ use sardana_protocol::words::Step;
 
 use super::permutation::Permutation;
 use super::random::{CounterRng, Domain, STEP_BITS};
+use super::sample_random::SampleRandom;
 
 /// Why a job's constants make no data order. Fix the named field of the [`JobSpec`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,6 +40,8 @@ pub struct Shard {
     seed: u64,
     step: Step,
     index: u32,
+    /// The place of its first sample in the global batch.
+    first_place: u64,
     samples: Vec<u64>,
 }
 
@@ -65,6 +68,12 @@ impl Shard {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty()
+    }
+
+    /// The random numbers of its sample number `at`: those of the sample's place in the global batch, which does not depend on K.
+    #[must_use]
+    pub fn sample_random(&self, at: usize) -> SampleRandom {
+        SampleRandom::new(self.seed, self.step.get(), (self.first_place + at as u64) as u32)
     }
 
     /// Random numbers of this shard in this step, the same wherever it is computed. Use one stream for each purpose.
@@ -168,6 +177,7 @@ impl Sampler {
             seed: self.seed,
             step,
             index,
+            first_place: start,
             samples: (start..end).map(|place| order.at(origin + place)).collect(),
         }
     }
@@ -248,6 +258,20 @@ mod tests {
         assert_eq!(sizes(0), [3, 3, 3, 0]);
         assert_eq!(sizes(1), [1, 0, 0, 0]);
         assert!(sampler.shard(Step::new(1), 1).is_empty());
+    }
+
+    #[test]
+    fn a_sample_draws_the_same_numbers_however_the_batch_is_cut() {
+        let draws = |shards| -> Vec<u64> {
+            let sampler = Sampler::new(&spec(42, shards, 100, 50)).unwrap();
+            let shards = (0..shards).map(|index| sampler.shard(Step::new(1), index));
+            let draw = |shard: Shard| (0..shard.samples().len()).map(move |at| shard.sample_random(at).stream(3).next_u64());
+            shards.flat_map(draw).collect()
+        };
+        assert_eq!(draws(1).len(), 50);
+        assert_eq!(draws(1), draws(7));
+        let all: std::collections::BTreeSet<_> = draws(7).into_iter().collect();
+        assert_eq!(all.len(), 50, "each place has numbers of its own");
     }
 
     #[test]

@@ -14,6 +14,9 @@ const SHARD_BITS: u32 = 12;
 
 const _: () = assert!(MAX_SHARDS <= 1 << SHARD_BITS);
 
+/// How many streams of random numbers each sample has.
+pub const MAX_SAMPLE_STREAMS: u32 = 1 << SHARD_BITS;
+
 const ROUNDS: usize = 10;
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
@@ -53,7 +56,7 @@ pub enum Domain {
         /// Which tensor, in the model's own numbering.
         tensor: u32,
     },
-    /// The order of the samples in one epoch; [`crate::data::Permutation`] draws from it.
+    /// The order of the samples in one epoch; [`crate::Permutation`] draws from it.
     DataOrder {
         /// Which epoch; below 2⁴⁸.
         epoch: u64,
@@ -69,6 +72,20 @@ pub enum Domain {
         /// For the model's own use: one stream for each purpose.
         stream: u32,
     },
+    /// What one sample of a step's global batch needs, however the batch is cut into shards: augmentation.
+    Sample {
+        /// Which step; below 2⁴⁸.
+        step: u64,
+        /// The sample's place in the global batch.
+        place: u32,
+        /// One stream for each purpose; below [`MAX_SAMPLE_STREAMS`].
+        stream: u32,
+    },
+    /// The first values of a tensor that is known by its name; see [`Self::named`].
+    Named {
+        /// A hash of the name.
+        name: u64,
+    },
     /// Anything else that the user's program draws once a job, such as made-up data.
     User {
         /// For the user's own use: one stream for each purpose.
@@ -77,16 +94,26 @@ pub enum Domain {
 }
 
 impl Domain {
+    /// The first values of the tensor `name`: they stay the same when other tensors are added to the model.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        let hash = blake3::derive_key("sardana random numbers of a named tensor v1", name.as_bytes());
+        let [a, b, c, d, e, f, g, h, ..] = hash;
+        Self::Named {
+            name: u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+        }
+    }
+
     /// The counter of this domain's first block: word 0 is left to the index of the block. The packing is injective, and that
     /// is why no two domains share a block.
     ///
     /// | word | bits | holds |
     /// |---|---|---|
     /// | 0 | 0..32 | block |
-    /// | 1 | 0..32 | tensor, round or stream |
-    /// | 2 | 0..32 | step or epoch, low bits |
+    /// | 1 | 0..32 | tensor, round, stream or place; a name's low bits |
+    /// | 2 | 0..32 | step or epoch, low bits; a name's high bits |
     /// | 3 | 0..16 | step or epoch, high bits |
-    /// | 3 | 16..28 | shard |
+    /// | 3 | 16..28 | shard, or a sample's stream |
     /// | 3 | 28..32 | which domain |
     pub(crate) fn counter(self) -> [u32; 4] {
         let (tag, stream, time, shard) = match self {
@@ -94,12 +121,17 @@ impl Domain {
             Self::DataOrder { epoch, round } => (2, round, epoch, 0),
             Self::Shard { step, shard, stream } => (3, stream, step, shard),
             Self::User { stream } => (4, stream, 0, 0),
+            Self::Sample { step, place, stream } => (5, place, step, stream),
+            Self::Named { name } => (6, name as u32, name >> 32, 0),
         };
         assert!(
             time < 1 << STEP_BITS,
             "steps and epochs stay below 2^{STEP_BITS}, found {time}"
         );
-        assert!(shard < MAX_SHARDS, "shards stay below {MAX_SHARDS}, found {shard}");
+        assert!(
+            shard < 1 << SHARD_BITS,
+            "shards, and streams of a sample, stay below 2^{SHARD_BITS}, found {shard}"
+        );
         let last = (time >> 32) as u32 | shard << 16 | tag << 28;
         [0, stream, time as u32, last]
     }
@@ -108,7 +140,7 @@ impl Domain {
 /// A stream of random numbers that depends on the job's seed and a [`Domain`] only.
 ///
 /// ```
-/// use sardana::data::{CounterRng, Domain};
+/// use sardana_data::{CounterRng, Domain};
 ///
 /// let mut one = CounterRng::new(42, Domain::Weights { tensor: 0 });
 /// let mut same = CounterRng::new(42, Domain::Weights { tensor: 0 });
@@ -131,8 +163,8 @@ impl CounterRng {
     /// The start of the stream of `domain` in the job keyed by `seed`.
     ///
     /// # Panics
-    /// When the domain names a step or epoch of 2⁴⁸ or more, or a shard of [`MAX_SHARDS`] or more; [`crate::data::Sampler`]
-    /// refuses jobs that reach them.
+    /// When the domain names a step or epoch of 2⁴⁸ or more, or a shard or a sample's stream of 4,096 or more; [`crate::Sampler`]
+    /// refuses jobs that reach such steps and shards.
     #[must_use]
     pub fn new(seed: u64, domain: Domain) -> Self {
         Self {
@@ -235,10 +267,17 @@ mod tests {
         let mut domains = Vec::new();
         for number in [0, 1, u32::MAX] {
             domains.extend([Domain::Weights { tensor: number }, Domain::User { stream: number }]);
+            let high = u64::from(number) << 32;
+            domains.extend([0, 1, 2].map(|low| Domain::Named { name: high | low }));
             for time in [0, 1, 1 << 32, (1 << STEP_BITS) - 1] {
                 let (epoch, round, step, stream) = (time, number, time, number);
                 domains.push(Domain::DataOrder { epoch, round });
                 domains.extend([0, 1, MAX_SHARDS - 1].map(|shard| Domain::Shard { step, shard, stream }));
+                domains.extend([0, 1, MAX_SAMPLE_STREAMS - 1].map(|stream| Domain::Sample {
+                    step,
+                    place: number,
+                    stream,
+                }));
             }
         }
         let counters: BTreeSet<_> = domains.iter().map(|domain| domain.counter()).collect();

@@ -1,0 +1,1 @@
+//! Networks of candle, as they are, that Sardana trains.

@@ -1,0 +1,238 @@
+//! What a data set must offer, and what is made of one.
+
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+
+use super::error::DataError;
+use super::random::CounterRng;
+use super::sample_random::SampleRandom;
+use crate::fingerprint::Fingerprinting;
+use crate::{DataFingerprint, DataHash};
+
+/// Samples by number. Workers read it side by side, from several threads each, in an order that the job's seed decides.
+///
+/// A program may bring its own; the formats that people have are in [`crate::formats`].
+pub trait Dataset: Send + Sync {
+    /// A sample: what the network's loss is computed of.
+    type Item: Send;
+
+    /// How many samples there are. Always the same.
+    fn len(&self) -> u64;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Sample number `index`. It depends on `index` and on what is drawn from `random`, and on nothing else.
+    ///
+    /// # Errors
+    /// When there is no such sample, or it cannot be read.
+    fn get(&self, index: u64, random: &SampleRandom) -> Result<Self::Item, DataError>;
+
+    /// What makes the samples what they are: the files by name and hash, and whatever is done to what they hold. It becomes part of
+    /// the job's identity, so that a worker with other data is refused and told what differs.
+    ///
+    /// # Errors
+    /// When the data cannot be read.
+    fn fingerprint(&self) -> Result<DataFingerprint, DataError>;
+
+    /// How many streams of each sample's random numbers are drawn from: as many as there are transforms.
+    fn streams(&self) -> u32 {
+        0
+    }
+}
+
+impl<D: Dataset + ?Sized> Dataset for Arc<D> {
+    type Item = D::Item;
+
+    fn len(&self) -> u64 {
+        (**self).len()
+    }
+
+    fn get(&self, index: u64, random: &SampleRandom) -> Result<Self::Item, DataError> {
+        (**self).get(index, random)
+    }
+
+    fn fingerprint(&self) -> Result<DataFingerprint, DataError> {
+        (**self).fingerprint()
+    }
+
+    fn streams(&self) -> u32 {
+        (**self).streams()
+    }
+}
+
+/// What is made of a data set.
+pub trait DatasetExt: Dataset + Sized {
+    /// Each sample changed by `transform`, with random numbers that depend on the seed, the step and the sample's place in the batch
+    /// alone.
+    ///
+    /// `name` says what is done, with the constants that it is done with (`pad 4, crop, flip`): it is part of the job's identity, since
+    /// nobody can look into a closure.
+    fn map<T, F>(self, name: impl Into<String>, transform: F) -> Map<Self, F>
+    where
+        F: Fn(Self::Item, &mut CounterRng) -> Result<T, DataError> + Send + Sync,
+        T: Send,
+    {
+        Map {
+            inner: self,
+            name: name.into(),
+            transform,
+        }
+    }
+
+    /// The samples at these numbers, in this order: a part of the data, such as all but every fifth. `name` says which part, and is part
+    /// of the job's identity together with the numbers.
+    fn select(self, name: impl Into<String>, numbers: impl IntoIterator<Item = u64>) -> Select<Self> {
+        Select {
+            inner: self,
+            name: name.into(),
+            numbers: numbers.into_iter().collect(),
+        }
+    }
+}
+
+impl<D: Dataset> DatasetExt for D {}
+
+/// See [`DatasetExt::map`].
+pub struct Map<D, F> {
+    inner: D,
+    name: String,
+    transform: F,
+}
+
+impl<D: Debug, F> Debug for Map<D, F> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { inner, name, .. } = self;
+        formatter
+            .debug_struct("Map")
+            .field("inner", inner)
+            .field("name", name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D, T, F> Dataset for Map<D, F>
+where
+    D: Dataset,
+    T: Send,
+    F: Fn(D::Item, &mut CounterRng) -> Result<T, DataError> + Send + Sync,
+{
+    type Item = T;
+
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn get(&self, index: u64, random: &SampleRandom) -> Result<T, DataError> {
+        let item = self.inner.get(index, random)?;
+        (self.transform)(item, &mut random.stream(self.inner.streams()))
+    }
+
+    fn fingerprint(&self) -> Result<DataFingerprint, DataError> {
+        let hash = DataHash::of(self.name.as_bytes());
+        Ok(Fingerprinting::over(self.inner.fingerprint()?)
+            .part(format!("the transform `{}`", self.name), hash)
+            .finish())
+    }
+
+    fn streams(&self) -> u32 {
+        self.inner.streams() + 1
+    }
+}
+
+/// See [`DatasetExt::select`].
+#[derive(Debug)]
+pub struct Select<D> {
+    inner: D,
+    name: String,
+    numbers: Vec<u64>,
+}
+
+impl<D: Dataset> Dataset for Select<D> {
+    type Item = D::Item;
+
+    fn len(&self) -> u64 {
+        self.numbers.len() as u64
+    }
+
+    fn get(&self, index: u64, random: &SampleRandom) -> Result<D::Item, DataError> {
+        let number = usize::try_from(index).ok().and_then(|index| self.numbers.get(index));
+        let &number = number.ok_or(DataError::NoSample {
+            samples: self.len(),
+            index,
+        })?;
+        self.inner.get(number, random)
+    }
+
+    fn fingerprint(&self) -> Result<DataFingerprint, DataError> {
+        let numbers: Vec<u8> = self.numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        Ok(Fingerprinting::over(self.inner.fingerprint()?)
+            .part(format!("the selection `{}`", self.name), DataHash::of(&numbers))
+            .finish())
+    }
+
+    fn streams(&self) -> u32 {
+        self.inner.streams()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its samples are their own numbers.
+    struct Numbers(u64);
+
+    impl Dataset for Numbers {
+        type Item = u64;
+
+        fn len(&self) -> u64 {
+            self.0
+        }
+
+        fn get(&self, index: u64, _random: &SampleRandom) -> Result<u64, DataError> {
+            Ok(index)
+        }
+
+        fn fingerprint(&self) -> Result<DataFingerprint, DataError> {
+            Ok(Fingerprinting::default().part("numbers", DataHash::of(&self.0.to_le_bytes())).finish())
+        }
+    }
+
+    #[test]
+    fn each_transform_draws_from_a_stream_of_its_own() {
+        let draw = |_: u64, rng: &mut CounterRng| Ok(rng.next_u64());
+        let once = Numbers(4).map("draw", draw);
+        let twice = Numbers(4).map("nothing", |number, _| Ok(number)).map("draw", draw);
+        let at = |place| SampleRandom::new(1, 2, place);
+        let (one, two) = (once.get(0, &at(0)).unwrap(), twice.get(0, &at(0)).unwrap());
+        assert_eq!(one, at(0).stream(0).next_u64());
+        assert_eq!(two, at(0).stream(1).next_u64());
+        assert_ne!(once.get(0, &at(1)).unwrap(), one, "another place, other numbers");
+        assert_eq!(once.get(3, &at(0)).unwrap(), one, "numbers belong to the place, not to the sample");
+    }
+
+    #[test]
+    fn what_is_done_to_samples_is_part_of_the_fingerprint() {
+        let plain = Numbers(4).fingerprint().unwrap();
+        let print = |name: &str| Numbers(4).map(name, |number, _| Ok(number)).fingerprint().unwrap();
+        assert_ne!(print("pad 4"), print("pad 2"));
+        assert_ne!(print("pad 4"), plain);
+        assert_eq!(print("pad 4"), print("pad 4"));
+        let selected = |numbers: &[u64]| Numbers(4).select("some", numbers.to_vec()).fingerprint().unwrap();
+        assert_ne!(selected(&[1, 2]), selected(&[1, 3]));
+        assert_ne!(selected(&[1, 2]), plain);
+    }
+
+    #[test]
+    fn a_selection_has_its_samples_and_no_others() {
+        let some = Numbers(10).select("odd", [1, 3, 5]);
+        let random = SampleRandom::held_out(0, 0);
+        let all: Vec<_> = (0..some.len()).map(|index| some.get(index, &random).unwrap()).collect();
+        assert_eq!(all, [1, 3, 5]);
+        let error = some.get(3, &random).unwrap_err().to_string();
+        assert!(error.contains("below 3") && error.contains("found 3"), "{error}");
+    }
+}

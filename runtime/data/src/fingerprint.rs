@@ -1,0 +1,121 @@
+//! What data are called: their parts by name and hash, few enough for a hello. Many files are told in groups of neighbours, so that a
+//! difference can still be found.
+
+use std::fs::File;
+use std::path::Path;
+
+use sardana_protocol::limits::{MAX_DATA_PARTS, MAX_DATA_NAME_BYTES};
+
+use crate::{DataError, DataFingerprint, DataHash, DataPart};
+
+/// A fingerprint under way. The order of the parts counts.
+#[derive(Clone, Debug, Default)]
+pub struct Fingerprinting {
+    parts: Vec<DataPart>,
+}
+
+impl Fingerprinting {
+    /// More parts after those of `fingerprint`.
+    #[must_use]
+    pub fn over(fingerprint: DataFingerprint) -> Self {
+        Self {
+            parts: fingerprint.into_parts(),
+        }
+    }
+
+    /// Adds a part: a file, by its name within the data set, or something that is done to samples.
+    #[must_use]
+    pub fn part(mut self, name: impl Into<String>, hash: DataHash) -> Self {
+        self.parts.push(DataPart { name: name.into(), hash });
+        self
+    }
+
+    /// The fingerprint: at most [`MAX_DATA_PARTS`] parts, with names of at most [`MAX_DATA_NAME_BYTES`] bytes.
+    #[must_use]
+    pub fn finish(self) -> DataFingerprint {
+        let group = self.parts.len().div_ceil(MAX_DATA_PARTS).max(1);
+        let parts = self.parts.chunks(group).map(together).collect();
+        DataFingerprint::new(parts).expect("as many parts, with names as long, as there may be")
+    }
+}
+
+/// Neighbours as one part.
+fn together(parts: &[DataPart]) -> DataPart {
+    let (name, hash) = match parts {
+        [one] => (one.name.clone(), one.hash),
+        [first, .., last] => {
+            let name = format!("{} parts from {} to {}", parts.len(), ends(&first.name), ends(&last.name));
+            let names = parts.iter().map(|part| (part.name.as_bytes(), part.hash));
+            (name, DataHash::of_named(names))
+        }
+        [] => unreachable!("chunks are not empty"),
+    };
+    if name.len() <= MAX_DATA_NAME_BYTES {
+        DataPart { name, hash }
+    } else {
+        // What is cut off the name must not be lost.
+        let hash = DataHash::of_named([(name.as_bytes(), hash)]);
+        DataPart { name: ends(&name), hash }
+    }
+}
+
+/// A name that fits twice into a text, by its two ends.
+fn ends(name: &str) -> String {
+    const END: usize = 40;
+    const { assert!(2 * (2 * END + 8) + 40 <= MAX_DATA_NAME_BYTES) };
+    if name.len() <= 2 * END {
+        return name.to_owned();
+    }
+    let (mut head, mut tail) = (END, name.len() - END);
+    while !name.is_char_boundary(head) {
+        head -= 1;
+    }
+    while !name.is_char_boundary(tail) {
+        tail += 1;
+    }
+    format!("{}…{}", &name[..head], &name[tail..])
+}
+
+/// The hash of a file's bytes, read once, in constant memory.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn of_file(file: &Path) -> Result<DataHash, DataError> {
+    let mut hasher = DataHash::hasher();
+    let opened = File::open(file).map_err(DataError::io(file, "open it"))?;
+    hasher.update_reader(opened).map_err(DataError::io(file, "read it"))?;
+    Ok(DataHash::finish(&hasher))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn many(count: u32, changed: Option<u32>) -> DataFingerprint {
+        let part = |fingerprinting: Fingerprinting, number: u32| {
+            let content = if changed == Some(number) { u32::MAX } else { number };
+            fingerprinting.part(format!("images/{number:05}.png"), DataHash::of(&content.to_le_bytes()))
+        };
+        (0..count).fold(Fingerprinting::default(), part).finish()
+    }
+
+    #[test]
+    fn many_files_are_told_in_groups_of_neighbours() {
+        let (one, other) = (many(1_000, None), many(1_000, Some(777)));
+        assert!(one.parts().len() <= MAX_DATA_PARTS);
+        let different: Vec<_> = one.parts().iter().zip(other.parts()).filter(|(one, other)| one != other).collect();
+        let [(part, _)] = different[..] else {
+            panic!("one group differs, found {different:?}")
+        };
+        assert!(part.name.contains("images/00768.png to images/00783.png"), "{}", part.name);
+        assert_eq!(many(5, None).parts().len(), 5, "few are told one by one");
+    }
+
+    #[test]
+    fn long_names_are_cut_and_yet_count() {
+        let named = |name: &str| Fingerprinting::default().part(name, DataHash::of(b"x")).finish();
+        let (a, b) = (format!("{}a{}", "é".repeat(300), "é".repeat(300)), "é".repeat(600));
+        assert!(named(&a).parts()[0].name.len() <= MAX_DATA_NAME_BYTES);
+        assert_ne!(named(&a), named(&b));
+    }
+}
