@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 pub const LARGEST_LIMIT: usize = 8 << 20;
 
 /// Up to here a value is small: what a stranger says. What so few bytes may claim of memory is bounded more tightly.
-pub const SMALL_BYTES: usize = 48 << 10;
+pub const SMALL_BYTES: usize = 56 << 10;
 
 /// Up to here a value is of medium length: what a greeted peer says.
 pub const MEDIUM_BYTES: usize = 256 << 10;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{MAX_DATA_PARTS, MAX_DATA_NAME_BYTES};
+use crate::limits::{MAX_DATA_NAME_BYTES, MAX_DATA_PARTS};
 
 /// The hash of data: blake3.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -19,6 +19,12 @@ impl DataHash {
         let mut hasher = Self::hasher();
         hasher.update(bytes);
         Self::finish(&hasher)
+    }
+
+    /// With these bytes.
+    #[must_use]
+    pub const fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
     }
 
     /// Of several hashes with names, in this order.

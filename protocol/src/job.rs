@@ -1,8 +1,11 @@
 //! What a job is: the constants that every worker of it shares, and what makes two workers compute the same bits.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use strum::Display;
 
+use crate::data::{DataFingerprint, DataHash};
 use crate::state::StateHash;
 use crate::words::Step;
 
@@ -14,6 +17,16 @@ pub enum Order {
     Exact,
     /// Ring reduce-scatter and all-gather: the result depends on the membership. Opt-in, and shown as `fast` everywhere.
     Fast,
+}
+
+/// What becomes of the last batch of an epoch where the batch does not divide the number of samples.
+#[derive(Clone, Copy, Debug, Display, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[strum(serialize_all = "lowercase")]
+pub enum LastBatch {
+    /// It has the samples that are left, and each sample counts once an epoch.
+    Short,
+    /// It is left out, so that all batches are of one size. The samples that an epoch leaves out are others in each.
+    Dropped,
 }
 
 /// The constants of a job. Fixed for its life and equal on every worker.
@@ -31,8 +44,24 @@ pub struct JobSpec {
     pub samples: u64,
     /// How many samples a step's global batch holds (the last batch of an epoch may be shorter).
     pub batch: u64,
+    /// What becomes of the last batch of an epoch, if it is short.
+    pub last_batch: LastBatch,
     /// In which order gradients are added.
     pub order: Order,
+    /// What makes the samples what they are.
+    pub data: DataFingerprint,
+}
+
+impl JobSpec {
+    /// How many steps an epoch has.
+    #[must_use]
+    pub fn steps_per_epoch(&self) -> u64 {
+        let batch = self.batch.max(1);
+        match self.last_batch {
+            LastBatch::Short => self.samples.div_ceil(batch),
+            LastBatch::Dropped => self.samples / batch,
+        }
+    }
 }
 
 /// What decides the bits of a worker's arithmetic. Two workers of one job must have equal ones.
@@ -63,17 +92,37 @@ pub struct JobIdentity {
     pub fingerprint: Fingerprint,
 }
 
+/// What is computed, by hash: see [`JobIdentity::task`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Task {
+    /// Of the constants, the model's tensors and the state before the first update.
+    pub settings: StateHash,
+    /// Of the data.
+    pub data: DataHash,
+}
+
+impl fmt::Display for Task {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { settings, data } = self;
+        write!(formatter, "{settings} on data {data}")
+    }
+}
+
 impl JobIdentity {
     /// Names what is computed, but for the number of steps: a state of a job can be trained on by any job that has the same.
     #[must_use]
-    pub fn task(&self) -> StateHash {
+    pub fn task(&self) -> Task {
         let spec = &self.spec;
-        digest(
+        let settings = digest(
             "sardana job task v1",
-            &[&spec.name, &spec.order.to_string()],
+            &[&spec.name, &spec.order.to_string(), &spec.last_batch.to_string()],
             &[spec.seed, spec.shards.into(), spec.samples, spec.batch],
             &[self.state_zero, self.fingerprint.tensors],
-        )
+        );
+        Task {
+            settings,
+            data: spec.data.hash(),
+        }
     }
 
     /// Names the program and the machine that compute it: where these are others, the same steps may have other bits.

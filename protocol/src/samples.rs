@@ -3,7 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::checkpoint::{DepotId, Manifest, PieceHash, Placing};
-use crate::job::{Fingerprint, JobIdentity, JobSpec, Order};
+use crate::data::{DataFingerprint, DataHash};
+use crate::job::{Fingerprint, JobIdentity, JobSpec, LastBatch, Order, Task};
 use crate::limits::PIECE_BYTES;
 use crate::memory::GradientMemory;
 use crate::messages::{Call, Introduction, Standing, Tally, WorkerHello};
@@ -20,7 +21,17 @@ pub fn spec() -> JobSpec {
         steps: Step::new(10),
         samples: 64,
         batch: 16,
+        last_batch: LastBatch::Short,
         order: Order::Exact,
+        data: DataFingerprint::default(),
+    }
+}
+
+/// Of a job by this number.
+pub fn task(number: u8) -> Task {
+    Task {
+        settings: StateHash::new([number; 32]),
+        data: DataHash::new([0; 32]),
     }
 }
 

@@ -1,12 +1,13 @@
 //! A job as its author describes it: raw in [`JobBuilder`], checked once into [`Job`]. An invalid one cannot be held.
 
-use sardana_protocol::job::{JobSpec, Order};
+use sardana_protocol::data::DataFingerprint;
+use sardana_protocol::job::{JobSpec, LastBatch, Order};
 use sardana_protocol::limits::{MAX_SHARDS, MAX_STEPS, MAX_TEXT_BYTES, MAX_WORKERS};
 use sardana_protocol::membership::Balance;
 use sardana_protocol::words::Step;
 
 use crate::checkpointing::Checkpointing;
-use crate::data::{Sampler, SamplerError};
+use crate::data::{DataError, Dataset, Sampler, SamplerError};
 
 /// A checked job: its constants, and how it is run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,6 +149,23 @@ impl JobBuilder {
         self
     }
 
+    /// The data, and how many samples make one global batch, whatever the number of workers. Their fingerprint becomes part of the job's
+    /// identity, so that a worker whose files differ is refused and told which; reading them for it may take a while.
+    ///
+    /// # Errors
+    /// When the data cannot be read.
+    pub fn train<D: Dataset>(mut self, data: &D, batch: u64) -> Result<Self, DataError> {
+        self.spec.data = data.fingerprint()?;
+        Ok(self.data(data.len(), batch))
+    }
+
+    /// Leaves out the last batch of each epoch where it would be shorter than the others. It is trained on if this is not set.
+    #[must_use]
+    pub fn drop_last(mut self) -> Self {
+        self.spec.last_batch = LastBatch::Dropped;
+        self
+    }
+
     /// In which order gradients are added; [`Order::Exact`] if not set. [`Order::Fast`] gives up BITS-1.
     #[must_use]
     pub fn order(mut self, order: Order) -> Self {
@@ -228,7 +246,7 @@ impl JobBuilder {
             (0, 0) => return Err(JobError::NoSteps),
             (steps, 0) => steps,
             (0, epochs) => {
-                let per_epoch = self.spec.samples.div_ceil(self.spec.batch.max(1));
+                let per_epoch = self.spec.steps_per_epoch();
                 epochs.checked_mul(per_epoch).ok_or(JobError::TooLong(epochs))?
             }
             (steps, epochs) => return Err(JobError::TwoLengths { steps, epochs }),
@@ -252,7 +270,9 @@ impl Job {
                 steps: Step::ZERO,
                 samples: 0,
                 batch: 0,
+                last_batch: LastBatch::Short,
                 order: Order::Exact,
+                data: DataFingerprint::default(),
             },
             steps: 0,
             epochs: 0,
@@ -272,6 +292,12 @@ impl Job {
     #[must_use]
     pub const fn spec(&self) -> &JobSpec {
         &self.spec
+    }
+
+    /// How many steps a pass over the data has.
+    #[must_use]
+    pub fn steps_per_epoch(&self) -> u64 {
+        self.spec.steps_per_epoch()
     }
 
     /// How many workers run it, and how.
@@ -316,6 +342,9 @@ mod tests {
         let job = builder().seed(7).workers(4).min_workers(2).build().unwrap();
         assert_eq!((job.spec().seed, job.spec().shards, job.spec().steps), (7, 8, Step::new(5)));
         assert_eq!(builder().steps(0).epochs(3).build().unwrap().spec().steps, Step::new(30));
+        let uneven = || builder().data(100, 30).steps(0).epochs(2);
+        assert_eq!(uneven().build().unwrap().spec().steps, Step::new(8));
+        assert_eq!(uneven().drop_last().build().unwrap().spec().steps, Step::new(6));
     }
 
     #[test]

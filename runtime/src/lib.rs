@@ -6,6 +6,7 @@
 //! - [`job`]: what is trained; [`model`]: what a model must offer; [`data`]: which samples a shard holds.
 //! - [`mod@train`] and [`launch`]: run it on this host; [`worker`]: be one of its processes; [`local`]: threads instead.
 //! - [`hosts`]: several hosts, join files, agents; [`notices`]: machines that a cloud takes away.
+//! - [`optim`]: how parameters follow gradients; [`schedule`]: at which rate.
 //! - [`operator`]: watch and steer a job that runs; [`checkpoints`]: look after what jobs have saved.
 //! - [`within`]: a worker as a task among others, for simulations.
 //! - [`reference`](mod@reference): the plain loop that every elastic run must equal (BITS-1).
@@ -23,7 +24,9 @@ pub mod mirroring;
 pub mod model;
 pub mod notices;
 pub mod operator;
+pub mod optim;
 pub mod reference;
+pub mod schedule;
 pub mod train;
 mod trainer;
 pub mod within;

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::store;
 
-/// The form of a manifest's bytes. A higher one is refused.
-const FORMAT: u16 = 1;
+/// The form of a manifest's bytes. Another one is refused.
+const FORMAT: u16 = 2;
 
 /// Longest head: an identity with texts of a kilobyte each, a few pieces and depots.
 const HEAD_BYTES: usize = 64 << 10;
@@ -51,9 +51,9 @@ pub enum ManifestError {
     /// They say something else, or too much. The copy is damaged, or is none: use another one.
     #[error("expected a manifest of at most {MANIFEST_BYTES} bytes, found {0}; use another copy of it")]
     Senseless(String),
-    /// A later release wrote it, in this format.
-    #[error("expected a manifest of format {FORMAT} at most, found {0}; use the release that wrote it")]
-    Later(u16),
+    /// Another release wrote it, in this format.
+    #[error("expected a manifest of format {FORMAT}, found {0}; use the release that wrote it")]
+    Format(u16),
     /// It is not the manifest that was asked for.
     #[error("expected the manifest {expected}, found {found}; use another copy of it")]
     Other {
@@ -103,8 +103,8 @@ pub fn decode(bytes: &[u8]) -> Result<Manifest, ManifestError> {
     let cut = || senseless(format!("{} bytes", bytes.len()));
     let (format, rest) = bytes.split_first_chunk().ok_or_else(cut)?;
     let format = u16::from_le_bytes(*format);
-    if format > FORMAT {
-        return Err(ManifestError::Later(format));
+    if format != FORMAT {
+        return Err(ManifestError::Format(format));
     }
     let (length, rest) = rest.split_first_chunk().ok_or_else(cut)?;
     let length = u32::from_le_bytes(*length) as usize;
@@ -251,7 +251,7 @@ mod tests {
         }
         let mut later = bytes.clone();
         later[0] = 2;
-        assert!(matches!(decode(&later), Err(ManifestError::Later(2))));
+        assert!(matches!(decode(&later), Err(ManifestError::Format(3))));
         let huge = Manifest {
             bytes: u64::MAX,
             ..manifest

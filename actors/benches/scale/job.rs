@@ -1,7 +1,8 @@
 //! The job that is measured: what every worker of it computes, what its workers and depots are called, and what has been kept of it.
 
 use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestId, ManifestKey, Placing};
-use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
+use sardana_protocol::data::DataFingerprint;
+use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, LastBatch, Order};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, Step, WorkerId};
@@ -34,7 +35,9 @@ pub(crate) fn spec(shards: u32) -> JobSpec {
         steps: Step::new(1_000_000),
         samples: 1 << 20,
         batch: 1 << 13,
+        last_batch: LastBatch::Short,
         order: Order::Exact,
+        data: DataFingerprint::default(),
     }
 }
 

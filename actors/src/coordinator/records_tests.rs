@@ -44,7 +44,7 @@ fn job(name: &str) -> KeptJob {
         steps: Step::new(10),
         order: Order::Exact,
         balance: Balance::default(),
-        task: hash,
+        task: samples::identity().task(),
         build: hash,
         saves: None,
     };

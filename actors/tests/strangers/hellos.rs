@@ -92,8 +92,8 @@ async fn a_frame_of_another_version_or_too_long_is_refused_before_it_is_read() {
     let versions = format!("wire version {}, expected {WIRE_VERSION}", WIRE_VERSION + 1);
     let cases = [
         (frame(WIRE_VERSION + 1, 3), versions.as_str()),
-        (frame(WIRE_VERSION, HELLO_FRAME_BYTES + 1), "expected at most 49152"),
-        (frame(WIRE_VERSION, u32::MAX as usize), "expected at most 49152"),
+        (frame(WIRE_VERSION, HELLO_FRAME_BYTES + 1), "expected at most 57344"),
+        (frame(WIRE_VERSION, u32::MAX as usize), "expected at most 57344"),
     ];
     for (bytes, words) in cases {
         let mut wire = site.dial(Role::Worker, 1).await;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use sardana_protocol::codec::{decode, encode};
-use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
+use sardana_protocol::data::{DataFingerprint, DataHash, DataPart};
+use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, LastBatch, Order};
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{
     AgentHello, AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, Hello, Introduction, Joiners, MemberAddress,
@@ -69,7 +70,7 @@ const STANDING: &str = "09  02 0002 0506  0108  00";
 fn a_frame() {
     let mut frame = Vec::new();
     write_frame_blocking(&mut frame, &WorkerMessage::Ready { generation: GENERATION }, 16).unwrap();
-    assert_eq!(frame, bytes("0600 0000 03000000  01 01 07"));
+    assert_eq!(frame, bytes("0700 0000 03000000  01 01 07"));
 }
 
 #[test]
@@ -87,7 +88,13 @@ fn hello() {
                 steps: Step::new(65_536),
                 samples: 1 << 32,
                 batch: 64,
+                last_batch: LastBatch::Short,
                 order: Order::Fast,
+                data: DataFingerprint::new(vec![DataPart {
+                    name: "a".to_owned(),
+                    hash: DataHash::new([0xda; 32]),
+                }])
+                .unwrap(),
             },
             state_zero: hash,
             fingerprint: Fingerprint {
@@ -126,10 +133,10 @@ fn hello() {
         },
     };
     let (job_text, hash_text, process) = ("aa".repeat(16), "5c".repeat(32), "bb".repeat(16));
-    let digest = "dd".repeat(32);
+    let (digest, data) = ("dd".repeat(32), "da".repeat(32));
     let text = format!(
         "00 {job_text} fd efcdab8967452301 \
-         04\"ring\" fa fbfb00 fc00000100 fd0000000001000000 40 01 \
+         04\"ring\" fa fbfb00 fc00000100 fd0000000001000000 40 00 01 01 01\"a\" {data} \
          {hash_text} {hash_text} {hash_text} 01\"x\" 03\"cpu\" 00 {hash_text} \
          0107 02 01 02 03 {digest} 02 00 05 01 06 04 08 01 01 {STANDING} {TALLY} 10 fc00001000 fdffffffffffffffff 00 7f000001 fb5111 01 04\"loss\" {process} 03"
     );

@@ -3,6 +3,8 @@
 use sardana_protocol::checkpoint::{
     Condition, DepotAddress, DepotId, Head, ManifestId, ManifestKey, Part, PieceHash, Placing,
 };
+use sardana_protocol::data::DataHash;
+use sardana_protocol::job::Task;
 use sardana_protocol::messages::{
     CoordinatorMessage, DepotHello, DepotMessage, DepotOrder, Hello, MemberAddress, Peer, Restore, Save, WorkerMessage,
 };
@@ -121,7 +123,10 @@ fn head(condition: Condition) -> Head {
         key: key(),
         run: JobId::new([0xaa; 16]),
         snapshot: SNAPSHOT,
-        task: StateHash::new([0xcc; 32]),
+        task: Task {
+            settings: StateHash::new([0xcc; 32]),
+            data: DataHash::new([0xda; 32]),
+        },
         build: StateHash::new([0xdd; 32]),
         replicas: 2,
         depots: vec![DepotId::new(5)],
@@ -131,7 +136,7 @@ fn head(condition: Condition) -> Head {
 }
 
 fn head_text(condition: &str) -> String {
-    let (run, task, build) = ("aa".repeat(16), "cc".repeat(32), "dd".repeat(32));
+    let (run, task, build) = ("aa".repeat(16), "cc".repeat(32) + &"da".repeat(32), "dd".repeat(32));
     format!("{} {run} 0107 09 {task} {build} 02 01 05 03 09 {condition}", key_text())
 }
 

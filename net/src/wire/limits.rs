@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use sardana_protocol::codec::{LARGEST_LIMIT, MEDIUM_BYTES, SMALL_BYTES};
 use sardana_protocol::limits::{
-    AUXILIARY_NAME_BYTES, MAX_AUXILIARY, MAX_REPORTS, MAX_RESULTS, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS,
+    AUXILIARY_NAME_BYTES, MAX_AUXILIARY, MAX_DATA_NAME_BYTES, MAX_DATA_PARTS, MAX_REPORTS, MAX_RESULTS, MAX_SHARDS,
+    MAX_TEXT_BYTES, MAX_WORKERS,
 };
 
 use crate::quic::limits::STRANGER_WINDOW_BYTES;
 
 /// Longest first frame of a connection, read from a peer of which only the certificate is known. Holds the largest hello: one
-/// kept range of six bytes per shard, an id and a rank of twelve bytes per peer, five texts, a short name per auxiliary sum, and some numbers and hashes.
-pub const HELLO_FRAME_BYTES: usize = 48 << 10;
+/// kept range of six bytes per shard, an id and a rank of twelve bytes per peer, five texts,
+/// a short name per auxiliary sum, a name and a hash per part of the data, and some numbers and hashes.
+pub const HELLO_FRAME_BYTES: usize = 56 << 10;
 
 /// Longest control frame after the hello. Holds the largest `Form` (every worker a peer at 40 bytes, and two lists of a stay of 18 bytes per
 /// shard) and the largest `Progress` (every report kept, each with all auxiliary sums).
@@ -24,7 +26,7 @@ pub const BUNDLE_BYTES: usize = 64 << 10;
 /// An end that does not is said to have ended the stream.
 pub const LAST_WORD: Duration = Duration::from_secs(1);
 
-const HELLO_NAMES_BYTES: usize = MAX_AUXILIARY * (AUXILIARY_NAME_BYTES + 1);
+const HELLO_NAMES_BYTES: usize = MAX_AUXILIARY * (AUXILIARY_NAME_BYTES + 1) + MAX_DATA_PARTS * (MAX_DATA_NAME_BYTES + 33);
 const _: () = assert!(
     HELLO_FRAME_BYTES > 6 * MAX_SHARDS as usize + 12 * MAX_WORKERS as usize + 5 * MAX_TEXT_BYTES + HELLO_NAMES_BYTES + 1_024
 );

@@ -5,9 +5,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, ManifestId, ManifestKey};
 use sardana_protocol::codec::{CodecError, LARGEST_LIMIT, decode, encode};
-use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
+use sardana_protocol::data::{DataFingerprint, DataHash, DataPart};
+use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, LastBatch, Order};
 use sardana_protocol::limits::{
-    AUXILIARY_NAME_BYTES, MAX_AUXILIARY, MAX_DEPOTS, MAX_REPORTS, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS, WIRE_VERSION,
+    AUXILIARY_NAME_BYTES, MAX_AUXILIARY, MAX_DATA_NAME_BYTES, MAX_DATA_PARTS, MAX_DEPOTS, MAX_REPORTS, MAX_SHARDS,
+    MAX_TEXT_BYTES, MAX_WORKERS, WIRE_VERSION,
 };
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{
@@ -119,7 +121,16 @@ fn largest_hello() -> Hello {
                 steps: STEP,
                 samples: u64::MAX,
                 batch: u64::MAX,
+                last_batch: LastBatch::Short,
                 order: Order::Exact,
+                data: DataFingerprint::new(vec![
+                    DataPart {
+                        name: "n".repeat(MAX_DATA_NAME_BYTES),
+                        hash: DataHash::new([0xff; 32]),
+                    };
+                    MAX_DATA_PARTS
+                ])
+                .unwrap(),
             },
             state_zero: hash,
             fingerprint: Fingerprint {

@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::data::DataFingerprint;
 use crate::job::{JobIdentity, JobSpec};
 use crate::limits::{MAX_AUXILIARY, MAX_LIVES_AHEAD, MAX_SHARDS, MAX_STEPS, MAX_TEXT_BYTES, MAX_WORKERS};
 use crate::memory::{Demand, TooLittle};
@@ -173,6 +174,9 @@ fn sensible(hello: &WorkerHello) -> Result<(), Refusal> {
             format!("{} bytes", spec.name.len()),
         );
     }
+    if let Err(error) = spec.data.check() {
+        return senseless("data with few parts and short names", error.to_string());
+    }
     let named = hello.auxiliary.len() <= MAX_AUXILIARY && hello.auxiliary.iter().all(|name| name.len() <= MAX_TEXT_BYTES);
     if !named {
         return senseless(
@@ -195,7 +199,7 @@ impl From<Senseless> for Refusal {
 }
 
 /// What must be equal, and what to do where it is not: in the order of [`parts_of`].
-const PARTS: [(&str, &str); 14] = {
+const PARTS: [(&str, &str); 16] = {
     const SETTINGS: &str = "give every worker the same settings";
     const BUILD: &str = "run the same build everywhere";
     [
@@ -204,7 +208,12 @@ const PARTS: [(&str, &str); 14] = {
         ("the number of shards", SETTINGS),
         ("the number of steps", SETTINGS),
         ("the number of samples", "give every worker the same data"),
+        (
+            "the data",
+            "give every worker the same data; `sardana data check` shows what a host has",
+        ),
         ("the batch size", SETTINGS),
+        ("what becomes of a short last batch", SETTINGS),
         ("the order of addition", SETTINGS),
         ("the model (names, dtypes, shapes)", "give every worker the same model"),
         ("the device", "run every worker on the same kind of device"),
@@ -219,8 +228,8 @@ const PARTS: [(&str, &str); 14] = {
     ]
 };
 
-/// Each part of an identity, as people read it.
-fn parts_of(identity: &JobIdentity) -> [String; PARTS.len()] {
+/// Each part of an identity, as people read it; of the data, where they differ from those of another.
+fn parts_of(identity: &JobIdentity, other: &JobIdentity) -> [String; PARTS.len()] {
     let JobIdentity {
         spec,
         state_zero,
@@ -232,7 +241,9 @@ fn parts_of(identity: &JobIdentity) -> [String; PARTS.len()] {
         spec.shards.to_string(),
         spec.steps.to_string(),
         spec.samples.to_string(),
+        part_that_differs(&spec.data, &other.spec.data),
         spec.batch.to_string(),
+        spec.last_batch.to_string(),
         spec.order.to_string(),
         print.tensors.to_string(),
         print.device.clone(),
@@ -244,8 +255,20 @@ fn parts_of(identity: &JobIdentity) -> [String; PARTS.len()] {
     ]
 }
 
+/// The first part of `own` data that is not as in the `other`'s.
+fn part_that_differs(own: &DataFingerprint, other: &DataFingerprint) -> String {
+    match own.difference(other) {
+        None => own.hash().to_string(),
+        Some((Some(part), _)) => format!("{} with hash {}", part.name, part.hash),
+        Some((None, _)) => match own.parts().last() {
+            None => "data that the program says nothing about".to_owned(),
+            Some(last) => format!("nothing after {}", last.name),
+        },
+    }
+}
+
 fn same_identity(expected: &JobIdentity, found: &JobIdentity) -> Result<(), Refusal> {
-    let both = parts_of(expected).into_iter().zip(parts_of(found));
+    let both = parts_of(expected, found).into_iter().zip(parts_of(found, expected));
     let mut parts = PARTS.into_iter().zip(both);
     let different = parts.find(|(_, (expected, found))| expected != found);
     different.map_or(Ok(()), |((what, remedy), (expected, found))| {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{DepotId, ManifestKey, PieceHash};
-use crate::job::JobIdentity;
+use crate::job::{JobIdentity, Task};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
 use crate::words::{Incarnation, JobId, Step};
@@ -76,7 +76,7 @@ pub struct Head {
     /// The snapshot that it was made of.
     pub snapshot: SnapshotId,
     /// [`JobIdentity::task`] of the job.
-    pub task: StateHash,
+    pub task: Task,
     /// [`JobIdentity::build`] of what computed it.
     pub build: StateHash,
     /// On so many hosts its pieces should be.

@@ -35,6 +35,7 @@ use saves::{Saved, Saving};
 use std::time::Duration;
 
 use crate::checkpoint::DepotId;
+use crate::job::Task;
 use crate::messages::{Bounds, CoordinatorMessage, DepotOrder, Senseless};
 use crate::state::StateHash;
 use crate::words::WorkerId;
@@ -45,7 +46,7 @@ pub(crate) struct Rules {
     /// When checkpoints are taken, if they are.
     pub(crate) saves: Option<Saves>,
     /// The job that a checkpoint must be of, to be resumed from.
-    pub(crate) task: StateHash,
+    pub(crate) task: Task,
     /// The program and kind of machine that must have made it.
     pub(crate) build: StateHash,
     /// What can be said in this job.

@@ -54,8 +54,15 @@ impl CheckpointManager {
     /// Why it can never be used.
     pub(super) fn worth(&self, key: ManifestKey, head: &Head) -> Result<Worth, String> {
         let foreign = !bites(Bug::ForeignCheckpoint);
-        if head.task != self.rules.task && foreign {
+        let (task, own) = (head.task, self.rules.task);
+        if task.settings != own.settings && foreign {
             return Err("it is of another job".to_owned());
+        }
+        if task.data != own.data && foreign {
+            return Err(format!(
+                "it was trained on other data: expected {}, found {}; `sardana checkpoints show` says on which",
+                own.data, task.data
+            ));
         }
         if head.build != self.rules.build && foreign {
             return Err("it was made by another build of the program, or on another kind of machine".to_owned());

@@ -9,7 +9,7 @@ pub use notices::*;
 pub use shells::*;
 
 /// Version of every message. A peer of another version is refused with both numbers.
-pub const WIRE_VERSION: u16 = 6;
+pub const WIRE_VERSION: u16 = 7;
 
 /// Most shards of a job. A message lists at most one range per shard, so this bounds messages; finer grain than 4,096 shards a
 /// step buys no balance. A job with more is refused when it is built.
@@ -51,10 +51,10 @@ pub const MAX_TEXT_BYTES: usize = 1_024;
 
 /// Most parts of a job's data that are told one by one; where there are more, neighbours are told together. They are in every hello and
 /// every manifest.
-pub const MAX_DATA_PARTS: usize = 64;
+pub const MAX_DATA_PARTS: usize = 32;
 
 /// Most bytes of the name of a part of a job's data; longer ones are cut in the middle.
-pub const MAX_DATA_NAME_BYTES: usize = 256;
+pub const MAX_DATA_NAME_BYTES: usize = 160;
 
 /// Most auxiliary sums of a step. They are reported to the coordinator each step, which must stay small.
 pub const MAX_AUXILIARY: usize = 64;

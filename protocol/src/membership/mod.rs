@@ -72,7 +72,7 @@ use training::Training;
 
 use crate::checkpoint_manager::CheckpointManager;
 pub use crate::checkpoint_manager::{CheckpointEvent, Contents, DepotEvent, SaveCounts, Saves};
-use crate::job::Order;
+use crate::job::{Order, Task};
 use crate::messages::{Bounds, CoordinatorMessage, Last, Sensible};
 use crate::planted::{Bug, bites};
 use crate::snapshot_round::SnapshotRound;
@@ -98,7 +98,7 @@ pub struct Config {
     /// Whether shards move towards faster members.
     pub balance: Balance,
     /// [`crate::job::JobIdentity::task`] and [`crate::job::JobIdentity::build`] of the job: it resumes from checkpoints of these only.
-    pub task: StateHash,
+    pub task: Task,
     /// See `task`.
     pub build: StateHash,
     /// When checkpoints are taken, if they are.

@@ -1,7 +1,7 @@
 //! From (seed, step, shard) to samples: the pure function that fixes the data order of a job.
 //!
 //! An epoch visits the data set in the order of its [`Permutation`]. Step i of the epoch takes the next `batch` places; the
-//! last batch of an epoch may be short. A batch is cut into K runs of ⌈batch / K⌉ places, shard by shard; the last shards may
+//! last batch of an epoch may be short, or be left out. A batch is cut into K runs of ⌈batch / K⌉ places, shard by shard; the last shards may
 //! be shorter or empty. It must not know which worker asks (DATA-1 needs no bookkeeping because of that).
 
 use sardana_protocol::job::JobSpec;
@@ -131,7 +131,7 @@ impl Sampler {
             shards,
             samples,
             batch,
-            steps_per_epoch: samples.div_ceil(batch),
+            steps_per_epoch: spec.steps_per_epoch(),
         })
     }
 
@@ -191,7 +191,7 @@ impl Sampler {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use sardana_protocol::job::Order;
+    use sardana_protocol::job::{LastBatch, Order};
 
     use super::*;
 
@@ -203,7 +203,9 @@ mod tests {
             steps: Step::new(100),
             samples,
             batch,
+            last_batch: LastBatch::Short,
             order: Order::Exact,
+            data: crate::DataFingerprint::default(),
         }
     }
 
@@ -258,6 +260,29 @@ mod tests {
         assert_eq!(sizes(0), [3, 3, 3, 0]);
         assert_eq!(sizes(1), [1, 0, 0, 0]);
         assert!(sampler.shard(Step::new(1), 1).is_empty());
+    }
+
+    #[test]
+    fn a_last_batch_may_be_left_out() {
+        let spec = JobSpec {
+            last_batch: LastBatch::Dropped,
+            ..spec(1, 4, 10, 4)
+        };
+        let sampler = Sampler::new(&spec).unwrap();
+        assert_eq!(sampler.steps_per_epoch(), 2);
+        let seen = |epoch: u64| -> std::collections::BTreeSet<u64> {
+            let steps = (2 * epoch..2 * epoch + 2).map(Step::new);
+            let shards = steps.flat_map(|step| (0..4).map(move |index| (step, index)));
+            shards
+                .flat_map(|(step, index)| sampler.shard(step, index).samples().to_vec())
+                .collect()
+        };
+        assert!(
+            (0..20).all(|epoch| seen(epoch).len() == 8),
+            "each sample at most once an epoch"
+        );
+        let ever: std::collections::BTreeSet<u64> = (0..20).flat_map(seen).collect();
+        assert_eq!(ever.len(), 10, "others are left out each time");
     }
 
     #[test]

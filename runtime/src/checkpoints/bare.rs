@@ -1,7 +1,8 @@
 //! A manifest that says nothing but how large the state is, for tests and fuzzers.
 
 use sardana_protocol::checkpoint::{DepotId, Manifest, PieceHash, Placing};
-use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
+use sardana_protocol::data::DataFingerprint;
+use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, LastBatch, Order};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, JobId, Step};
@@ -24,7 +25,9 @@ pub(super) fn manifest(bytes: u64, pieces: usize) -> Manifest {
                 steps: Step::new(1),
                 samples: 1,
                 batch: 1,
+                last_batch: LastBatch::Short,
                 order: Order::Exact,
+                data: DataFingerprint::default(),
             },
             state_zero: hash,
             fingerprint: Fingerprint {

@@ -3,7 +3,8 @@
 
 use std::cell::Cell;
 
-use sardana_protocol::job::{JobSpec, Order};
+use sardana_protocol::data::DataFingerprint;
+use sardana_protocol::job::{JobSpec, LastBatch, Order};
 
 use super::{Dtype, GradientWriter, Mean, ModelError, SharedState, Step, TensorSpec, Trainable};
 use crate::data::Shard;
@@ -17,7 +18,9 @@ pub(crate) fn line_spec(steps: u64) -> JobSpec {
         steps: Step::new(steps),
         samples: 37,
         batch: 10,
+        last_batch: LastBatch::Short,
         order: Order::Exact,
+        data: DataFingerprint::default(),
     }
 }
 

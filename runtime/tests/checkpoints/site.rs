@@ -10,7 +10,8 @@ use std::process::Command;
 use sardana_actors::depot::identity;
 use sardana_protocol::checkpoint::placement::homes;
 use sardana_protocol::checkpoint::{DepotId, Manifest, ManifestKey, PieceHash};
-use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
+use sardana_protocol::data::DataFingerprint;
+use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, LastBatch, Order};
 use sardana_protocol::limits::PIECE_BYTES;
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::{Dtype, StateHash, StateHasher, TensorSpec};
@@ -75,7 +76,9 @@ fn job() -> JobIdentity {
             steps: Step::new(1_000),
             samples: 6_000,
             batch: 64,
+            last_batch: LastBatch::Short,
             order: Order::Exact,
+            data: DataFingerprint::default(),
         },
         state_zero: hash,
         fingerprint: Fingerprint {

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use sardana_protocol::checkpoint::{Condition, DepotAddress, DepotId, Head, ManifestId, ManifestKey, PieceHash, Placing};
+use sardana_protocol::job::Task;
 use sardana_protocol::messages::{
     CatchUp, CoordinatorMessage, DepotMessage, Form, Introduction, Joiners, Last, MemberAddress, MembersDigest, Peer,
     Restore, Ring, Save, Seated, Serve, Shares, Snapshot, Standing, StepReport, Tally, Trailer, WorkerMessage,
@@ -148,7 +149,7 @@ fn key() -> ManifestKey {
 }
 
 /// A checkpoint as a depot tells of it.
-pub(crate) fn head(task: StateHash, build: StateHash) -> Head {
+pub(crate) fn head(task: Task, build: StateHash) -> Head {
     Head {
         key: key(),
         run: JobId::new([1; 16]),
@@ -166,7 +167,7 @@ pub(crate) fn head(task: StateHash, build: StateHash) -> Head {
 }
 
 /// What depots say of a job with these names.
-pub(crate) fn of_depot(task: StateHash, build: StateHash) -> Vec<DepotMessage> {
+pub(crate) fn of_depot(task: Task, build: StateHash) -> Vec<DepotMessage> {
     let (snapshot, head) = (SNAPSHOT, head(task, build));
     vec![
         DepotMessage::Holds {

@@ -230,8 +230,8 @@ impl World {
         (contents.depots, contents.replicas) = (vec![depot.id], 1);
         let mut head = head_of(&contents);
         match self.dice.below(2) {
-            0 => head.task = BUILD,
-            _ => head.build = TASK,
+            0 => head.task.settings = BUILD,
+            _ => head.build = TASK.settings,
         }
         for number in 0..PIECES {
             self.vault.insert(piece(state, number), (state, number));

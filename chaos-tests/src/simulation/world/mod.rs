@@ -24,7 +24,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sardana_protocol::checkpoint::PieceHash;
-use sardana_protocol::job::{JobSpec, Order};
+use sardana_protocol::data::{DataFingerprint, DataHash};
+use sardana_protocol::job::{JobSpec, LastBatch, Order, Task};
 use sardana_protocol::membership::{Config, Summary};
 use sardana_protocol::messages::Tally;
 use sardana_protocol::replacing::Replacing;
@@ -51,7 +52,10 @@ pub(crate) use stores::Depot;
 pub(crate) const CROWD: usize = 40;
 
 /// What the job computes, and what computes it.
-pub(crate) const TASK: StateHash = StateHash::new([1; 32]);
+pub(crate) const TASK: Task = Task {
+    settings: StateHash::new([1; 32]),
+    data: DataHash::new([3; 32]),
+};
 pub(crate) const BUILD: StateHash = StateHash::new([2; 32]);
 
 /// One job on one cluster. One type, as long as it is: a fault may reach any of it.
@@ -130,7 +134,9 @@ impl World {
             steps,
             samples: 100,
             batch: 10,
+            last_batch: LastBatch::Short,
             order: Order::Exact,
+            data: DataFingerprint::default(),
         };
         let mut world = Self {
             network: swarm.network.clone(),

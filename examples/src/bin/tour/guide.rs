@@ -38,7 +38,7 @@ impl<'a> Guide<'a> {
     pub(crate) fn new(job: &Job, screen: &'a Screen) -> Self {
         Self {
             screen,
-            steps_per_epoch: job.spec().samples.div_ceil(job.spec().batch),
+            steps_per_epoch: job.steps_per_epoch(),
             shards: u64::from(job.spec().shards),
             started: Instant::now(),
             samples: Rate::default(),

@@ -11,7 +11,7 @@ mod snapshots;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use super::{Command, Event, Heartbeat, Lacking, Member, NetworkCommand, Work};
-use crate::job::{JobSpec, Order};
+use crate::job::{JobSpec, LastBatch, Order};
 use crate::messages::{CatchUp, CoordinatorMessage, Form, MemberAddress, StepReport, Trailer, WorkerMessage};
 use crate::plan::{Part, Plan, Visit};
 use crate::snapshot::SnapshotId;
@@ -32,7 +32,9 @@ fn spec() -> JobSpec {
         steps: Step::new(10),
         samples: 64,
         batch: 16,
+        last_batch: LastBatch::Short,
         order: Order::Exact,
+        data: crate::data::DataFingerprint::default(),
     }
 }
 

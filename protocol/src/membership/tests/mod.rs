@@ -60,7 +60,7 @@ fn config() -> Config {
         steps: Step::new(10),
         order: crate::job::Order::Exact,
         balance: Balance::default(),
-        task: StateHash::new([1; 32]),
+        task: crate::samples::task(1),
         build: StateHash::new([2; 32]),
         saves: None,
     }

@@ -130,7 +130,7 @@ fn nothing_begins_before_a_depot_has_told_what_it_keeps() {
 #[test]
 fn another_job_or_build_is_refused_with_the_reason() {
     let foreign = |task: u8, build: u8| Head {
-        task: StateHash::new([task; 32]),
+        task: crate::samples::task(task),
         build: StateHash::new([build; 32]),
         ..both(8)
     };
@@ -265,7 +265,7 @@ fn while_a_checkpoint_may_come_back_nothing_begins_from_the_beginning() {
 #[test]
 fn what_a_depot_had_told_before_it_went_is_hoped_for() {
     let foreign = Head {
-        task: StateHash::new([9; 32]),
+        task: crate::samples::task(9),
         ..head(9, &[8])
     };
     for others in [vec![foreign], vec![]] {

@@ -36,7 +36,7 @@ fn a_depot_that_tells_for_ever_or_comes_anew_for_ever_holds_up_nothing_for_long(
     };
     let same = || DepotMessage::Holds {
         heads: vec![Head {
-            task: StateHash::new([9; 32]),
+            task: crate::samples::task(9),
             ..head(9, &[8])
         }],
         is_last: false,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use sardana_protocol::checkpoint::{Keep, ManifestKey};
-use sardana_protocol::state::StateHash;
+use sardana_protocol::job::Task;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
@@ -24,7 +24,7 @@ pub struct Expiry {
     /// Of each job, the checkpoints that this does not keep.
     pub keep: Option<Keep>,
     /// Of this job only (the hash of its task), if it says so: others in the same place are left alone.
-    pub only: Option<StateHash>,
+    pub only: Option<Task>,
     /// These checkpoints in any case.
     pub named: Vec<ManifestKey>,
 }
@@ -142,7 +142,7 @@ fn plan(survey: &Survey, expiry: &Expiry) -> Result<Pruning, RetainError> {
     })
 }
 
-fn task_of(one: &Surveyed) -> Option<StateHash> {
+fn task_of(one: &Surveyed) -> Option<Task> {
     one.outline.as_ref().ok().map(|outline| outline.manifest.identity.task())
 }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use sardana_protocol::checkpoint::DepotId;
-use sardana_protocol::job::{JobSpec, Order};
+use sardana_protocol::data::DataFingerprint;
+use sardana_protocol::job::{JobSpec, LastBatch, Order};
 use sardana_protocol::messages::StepReport;
 use sardana_protocol::status::{
     AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, Overview, Recording, SavedView, Stage, WorkerView,
@@ -62,7 +63,9 @@ fn status() -> JobStatus {
             steps: Step::new(1_000),
             samples: 64,
             batch: 16,
+            last_batch: LastBatch::Short,
             order: Order::Exact,
+            data: DataFingerprint::default(),
         }),
         auxiliary: vec!["loss".to_owned()],
         overview: Overview {
