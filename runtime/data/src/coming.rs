@@ -1,0 +1,63 @@
+//! Which shards a worker computes next, as far as it is known: what may be decoded ahead. It is scheduling, and never reaches a sample.
+
+use std::ops::Range;
+
+use sardana_protocol::words::Step;
+
+use super::sampler::{Sampler, Shard};
+
+/// The shards that a worker computes next, if nothing changes.
+#[derive(Clone, Debug)]
+pub struct Coming {
+    sampler: Sampler,
+    step: Step,
+    shards: Range<u32>,
+    end: Step,
+}
+
+impl Coming {
+    /// Shards `shards` of `step`, and of each step after it before `end`.
+    #[must_use]
+    pub const fn new(sampler: Sampler, step: Step, shards: Range<u32>, end: Step) -> Self {
+        Self {
+            sampler,
+            step,
+            shards,
+            end,
+        }
+    }
+
+    /// Whether this shard is among them.
+    #[must_use]
+    pub fn has(&self, step: Step, shard: u32) -> bool {
+        self.shards.contains(&shard) && self.step <= step && step < self.end
+    }
+
+    /// The first step.
+    #[must_use]
+    pub const fn step(&self) -> Step {
+        self.step
+    }
+
+    /// Which shards of each step they are.
+    #[must_use]
+    pub const fn shards(&self) -> &Range<u32> {
+        &self.shards
+    }
+
+    /// The first shard at or after number `shard` of `step`, with its step and number. None at the job's end.
+    #[must_use]
+    pub fn from(&self, step: Step, shard: u32) -> Option<Shard> {
+        if self.shards.is_empty() {
+            return None;
+        }
+        let (step, shard) = if step < self.step {
+            (self.step, self.shards.start)
+        } else if shard >= self.shards.end {
+            (step.next(), self.shards.start)
+        } else {
+            (step, shard.max(self.shards.start))
+        };
+        (step < self.end).then(|| self.sampler.shard(step, shard))
+    }
+}

@@ -1,0 +1,179 @@
+//! Samples decoded ahead of the training thread, on threads of their own, within a budget of memory. When and where a sample is decoded
+//! never reaches it: the same samples come with any number of threads, and with none.
+//!
+//! - [`Loader`]: what a training thread asks for the samples of a shard;
+//! - `queue`: which sample is decoded next, and which shards are held: decisions alone.
+
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::{self, Debug};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use queue::{Queue, Ticket};
+
+use crate::{Coming, DataError, Dataset, HeldBytes, Shard};
+
+/// Memory for samples that wait, unless another amount is set: 256 MiB.
+pub const AHEAD_BYTES: usize = 256 << 20;
+
+/// A data set whose samples are decoded ahead. See [`crate::loader`].
+pub struct Loader<D: Dataset> {
+    work: Arc<Work<D>>,
+    decoders: Vec<JoinHandle<()>>,
+}
+
+/// What the training thread and the decoders share.
+struct Work<D: Dataset> {
+    dataset: D,
+    queue: Mutex<Queue<D::Item>>,
+    /// There may be something to decode, or the end has come.
+    to_decode: Condvar,
+    /// A sample is decoded.
+    decoded: Condvar,
+}
+
+impl<D> Loader<D>
+where
+    D: Dataset + 'static,
+    D::Item: HeldBytes,
+{
+    /// Decodes samples of `dataset` on one thread of its own, with [`AHEAD_BYTES`] of memory for those that wait.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn new(dataset: D) -> Result<Self, DataError> {
+        Self::with(dataset, 1, AHEAD_BYTES)
+    }
+
+    /// Decodes samples of `dataset` on this many threads, with this many bytes of memory for those that wait. With no threads the training
+    /// thread decodes each shard when it needs it. A shard that is larger than the memory is decoded all the same, once it is needed.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn with(dataset: D, threads: usize, ahead_bytes: usize) -> Result<Self, DataError> {
+        let ahead_bytes = if threads == 0 { 0 } else { ahead_bytes };
+        let work = Arc::new(Work {
+            dataset,
+            queue: Mutex::new(Queue::new(ahead_bytes)),
+            to_decode: Condvar::new(),
+            decoded: Condvar::new(),
+        });
+        let mut loader = Self {
+            work,
+            decoders: Vec::new(),
+        };
+        for number in 0..threads {
+            let work = Arc::clone(&loader.work);
+            let decoder = thread::Builder::new().name(format!("decoder {number}"));
+            let started = decoder.spawn(move || work.decode_ahead());
+            loader.decoders.push(started.map_err(|source| DataError::Own(source.into()))?);
+        }
+        Ok(loader)
+    }
+
+    /// Which shards are needed next: others that wait are dropped, and these are decoded in this order.
+    pub fn coming(&self, coming: Coming) {
+        self.work.lock().plan(coming);
+        self.work.to_decode.notify_all();
+    }
+
+    /// The samples of `shard`, in its order: those that wait, and those that are decoded now, by this thread too.
+    ///
+    /// # Errors
+    /// The first of its samples that cannot be read.
+    pub fn samples(&self, shard: &Shard) -> Result<Vec<D::Item>, DataError> {
+        let work = &*self.work;
+        let mut queue = work.lock();
+        queue.need(shard);
+        work.to_decode.notify_all();
+        loop {
+            if let Some(samples) = queue.take(shard) {
+                // Room for others.
+                work.to_decode.notify_all();
+                return samples.into_iter().collect();
+            }
+            queue = match queue.ticket_of(shard) {
+                Some(ticket) => work.decode(queue, &ticket),
+                None => work.decoded.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+}
+
+impl<D: Dataset> Debug for Loader<D> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Loader")
+            .field("threads", &self.decoders.len())
+            .field("held_bytes", &self.held_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: Dataset> Loader<D> {
+    /// The data set.
+    #[must_use]
+    pub fn dataset(&self) -> &D {
+        &self.work.dataset
+    }
+
+    /// Bytes of samples that wait.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.work.lock().held_bytes()
+    }
+}
+
+impl<D: Dataset> Work<D> {
+    fn lock(&self) -> MutexGuard<'_, Queue<D::Item>> {
+        // Nothing panics while it is held but the queue itself, whose faults must not hide behind a second panic.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<D> Work<D>
+where
+    D: Dataset,
+    D::Item: HeldBytes,
+{
+    /// What a decoder does until the end.
+    fn decode_ahead(&self) {
+        let mut queue = self.lock();
+        while !queue.is_over() {
+            queue = match queue.ticket() {
+                Some(ticket) => self.decode(queue, &ticket),
+                None => self.to_decode.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// Decodes one sample, without holding up others.
+    fn decode<'a>(&'a self, queue: MutexGuard<'a, Queue<D::Item>>, ticket: &Ticket) -> MutexGuard<'a, Queue<D::Item>> {
+        drop(queue);
+        let get = || self.dataset.get(ticket.sample, &ticket.random);
+        let sample = catch_unwind(AssertUnwindSafe(get)).unwrap_or_else(|_| {
+            let what = format!("the data set panicked at sample {}; its message is above", ticket.sample);
+            Err(DataError::Own(what.into()))
+        });
+        let bytes = sample.as_ref().map_or(0, HeldBytes::held_bytes);
+        let mut queue = self.lock();
+        queue.done(ticket, sample, bytes);
+        self.decoded.notify_all();
+        queue
+    }
+}
+
+impl<D: Dataset> Drop for Loader<D> {
+    fn drop(&mut self) {
+        self.work.lock().end();
+        self.work.to_decode.notify_all();
+        for decoder in self.decoders.drain(..) {
+            // It cannot have panicked: what a data set does is caught.
+            let _ = decoder.join();
+        }
+    }
+}

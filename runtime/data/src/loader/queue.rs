@@ -1,0 +1,196 @@
+//! Which sample is decoded next, which shards are held, and when the memory is full. No threads and no decoding.
+
+use std::collections::BTreeMap;
+
+use sardana_protocol::words::Step;
+
+use crate::{Coming, DataError, SampleRandom, Shard};
+
+/// One sample to be decoded.
+#[derive(Clone, Debug)]
+pub(super) struct Ticket {
+    place: (Step, u32),
+    at: usize,
+    /// Which of several tries of this shard it is of.
+    round: u64,
+    pub(super) sample: u64,
+    pub(super) random: SampleRandom,
+}
+
+/// The shards that wait or are being decoded.
+#[derive(Debug)]
+pub(super) struct Queue<T> {
+    /// Bytes that may wait.
+    most: usize,
+    held: usize,
+    /// Of the samples that were decoded last, each: what the next ones are reckoned at. 0 before the first.
+    usual: usize,
+    /// Samples given out and not back.
+    away: usize,
+    coming: Option<Coming>,
+    /// Where the next shard of `coming` is looked for.
+    next: (Step, u32),
+    shards: BTreeMap<(Step, u32), Waiting<T>>,
+    rounds: u64,
+    over: bool,
+}
+
+/// A shard that waits or is being decoded.
+#[derive(Debug)]
+struct Waiting<T> {
+    shard: Shard,
+    round: u64,
+    samples: Vec<Option<Result<T, DataError>>>,
+    /// Samples before this one are given out.
+    given: usize,
+    missing: usize,
+    bytes: usize,
+}
+
+impl<T> Queue<T> {
+    /// With room for `most` bytes.
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most,
+            held: 0,
+            usual: 0,
+            away: 0,
+            coming: None,
+            next: (Step::ZERO, 0),
+            shards: BTreeMap::new(),
+            rounds: 0,
+            over: false,
+        }
+    }
+
+    /// Nothing more is decoded.
+    pub(super) fn end(&mut self) {
+        self.over = true;
+    }
+
+    pub(super) const fn is_over(&self) -> bool {
+        self.over
+    }
+
+    pub(super) const fn held_bytes(&self) -> usize {
+        self.held
+    }
+
+    /// From now on these shards are needed, and no others.
+    pub(super) fn plan(&mut self, coming: Coming) {
+        let held = &mut self.held;
+        self.shards.retain(|&(step, shard), waiting| {
+            let needed = coming.has(step, shard);
+            *held -= if needed { 0 } else { waiting.bytes };
+            needed
+        });
+        let goes_on = |old: &Coming| old.shards() == coming.shards() && old.step() <= coming.step();
+        if !self.coming.as_ref().is_some_and(goes_on) || self.next.0 < coming.step() {
+            // Of the step under way some shards may be computed already: those that are not will be asked for.
+            self.next = (coming.step().next(), 0);
+        }
+        self.coming = Some(coming);
+    }
+
+    /// This shard is needed now, whatever is planned.
+    pub(super) fn need(&mut self, shard: &Shard) {
+        let place = (shard.step(), shard.index());
+        if self.shards.get(&place).is_some_and(|waiting| waiting.shard != *shard) {
+            // Of another job's data order: nothing of it can be used.
+            let stale = self.shards.remove(&place);
+            self.held -= stale.map_or(0, |waiting| waiting.bytes);
+        }
+        if !self.shards.contains_key(&place) {
+            self.open(shard.clone());
+        }
+    }
+
+    fn open(&mut self, shard: Shard) {
+        self.rounds += 1;
+        let count = shard.samples().len();
+        let waiting = Waiting {
+            round: self.rounds,
+            samples: (0..count).map(|_| None).collect(),
+            given: 0,
+            missing: count,
+            bytes: 0,
+            shard,
+        };
+        self.shards.insert((waiting.shard.step(), waiting.shard.index()), waiting);
+    }
+
+    /// The next sample of `shard`, if one is left to be given out.
+    pub(super) fn ticket_of(&mut self, shard: &Shard) -> Option<Ticket> {
+        let waiting = self.shards.get_mut(&(shard.step(), shard.index()))?;
+        let ticket = waiting.ticket()?;
+        self.away += 1;
+        Some(ticket)
+    }
+
+    /// The next sample to be decoded ahead: none while memory is full, or nothing is to be done.
+    pub(super) fn ticket(&mut self) -> Option<Ticket> {
+        loop {
+            let reckoned = self.held + (self.away + 1) * self.usual;
+            // The first sample says how large they are.
+            if reckoned > self.most || (self.usual == 0 && self.away > 0) {
+                return None;
+            }
+            if let Some(ticket) = self.shards.values_mut().find_map(Waiting::ticket) {
+                self.away += 1;
+                return Some(ticket);
+            }
+            let (step, shard) = self.next;
+            let next = self.coming.as_ref()?.from(step, shard)?;
+            self.next = (next.step(), next.index() + 1);
+            if !self.shards.contains_key(&(next.step(), next.index())) {
+                self.open(next);
+            }
+        }
+    }
+
+    /// A sample is decoded, or cannot be.
+    pub(super) fn done(&mut self, ticket: &Ticket, sample: Result<T, DataError>, bytes: usize) {
+        self.away -= 1;
+        if bytes > 0 {
+            self.usual = bytes;
+        }
+        // Its shard may have been dropped meanwhile, or be tried anew.
+        let waiting = self.shards.get_mut(&ticket.place).filter(|waiting| waiting.round == ticket.round);
+        if let Some(waiting) = waiting {
+            waiting.samples[ticket.at] = Some(sample);
+            waiting.missing -= 1;
+            waiting.bytes += bytes;
+            self.held += bytes;
+        }
+    }
+
+    /// All samples of `shard`, once they are there.
+    pub(super) fn take(&mut self, shard: &Shard) -> Option<Vec<Result<T, DataError>>> {
+        let place = (shard.step(), shard.index());
+        if self.shards.get(&place)?.missing > 0 {
+            return None;
+        }
+        let waiting = self.shards.remove(&place)?;
+        self.held -= waiting.bytes;
+        // What was taken is not decoded ahead once more.
+        if self.coming.as_ref().is_some_and(|coming| coming.has(place.0, place.1)) {
+            self.next = self.next.max((place.0, place.1 + 1));
+        }
+        Some(waiting.samples.into_iter().flatten().collect())
+    }
+}
+
+impl<T> Waiting<T> {
+    fn ticket(&mut self) -> Option<Ticket> {
+        let at = self.given;
+        let &sample = self.shard.samples().get(at)?;
+        self.given += 1;
+        Some(Ticket {
+            place: (self.shard.step(), self.shard.index()),
+            at,
+            round: self.round,
+            sample,
+            random: self.shard.sample_random(at),
+        })
+    }
+}

@@ -1,0 +1,181 @@
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use sardana_protocol::job::JobSpec;
+use sardana_protocol::words::Step;
+
+use super::*;
+use crate::{DataFingerprint, DatasetExt, SampleRandom, Sampler};
+
+/// Samples of a kilobyte each that say their number and a random one, and count how often each was made.
+struct Counted {
+    made: Mutex<BTreeMap<u64, usize>>,
+    most_held: AtomicUsize,
+}
+
+impl Counted {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            made: Mutex::default(),
+            most_held: AtomicUsize::new(0),
+        })
+    }
+
+    fn made(&self) -> BTreeMap<u64, usize> {
+        self.made.lock().unwrap().clone()
+    }
+}
+
+const SAMPLES: u64 = 64;
+
+impl Dataset for Counted {
+    type Item = Vec<u64>;
+
+    fn len(&self) -> u64 {
+        SAMPLES
+    }
+
+    fn get(&self, index: u64, random: &SampleRandom) -> Result<Vec<u64>, DataError> {
+        *self.made.lock().unwrap().entry(index).or_default() += 1;
+        let mut sample = vec![index, random.stream(0).next_u64()];
+        sample.resize(128, 0);
+        Ok(sample)
+    }
+
+    fn fingerprint(&self) -> Result<DataFingerprint, DataError> {
+        Ok(DataFingerprint::default())
+    }
+}
+
+const STEPS: u64 = 12;
+
+fn sampler() -> Sampler {
+    let spec = JobSpec {
+        samples: SAMPLES,
+        batch: 16,
+        shards: 4,
+        steps: Step::new(STEPS),
+        ..sardana_protocol::samples::spec()
+    };
+    Sampler::new(&spec).unwrap()
+}
+
+fn coming(step: u64, shards: std::ops::Range<u32>) -> Coming {
+    Coming::new(sampler(), Step::new(step), shards, Step::new(STEPS))
+}
+
+/// All samples that a worker with these shards asks for, in order.
+fn trained(loader: &Loader<Arc<Counted>>, shards: std::ops::Range<u32>) -> Vec<Vec<u64>> {
+    let mut samples = Vec::new();
+    for step in 0..STEPS {
+        loader.coming(coming(step, shards.clone()));
+        for shard in shards.clone() {
+            samples.extend(loader.samples(&sampler().shard(Step::new(step), shard)).unwrap());
+            loader.dataset().most_held.fetch_max(loader.held_bytes(), Ordering::Relaxed);
+        }
+    }
+    samples
+}
+
+#[test]
+fn the_samples_do_not_depend_on_threads_or_memory() {
+    let expected = trained(&Loader::with(Counted::new(), 0, 0).unwrap(), 0..4);
+    assert_eq!(expected.len() as u64, 16 * STEPS);
+    for threads in 1..=8 {
+        for bytes in [1, 5_000, 1 << 20] {
+            let loader = Loader::with(Counted::new(), threads, bytes).unwrap();
+            assert_eq!(trained(&loader, 0..4), expected, "{threads} threads, {bytes} bytes");
+        }
+    }
+}
+
+#[test]
+fn each_sample_of_each_epoch_is_decoded_once() {
+    for bytes in [3_000, 1 << 20] {
+        let data = Counted::new();
+        trained(&Loader::with(Arc::clone(&data), 3, bytes).unwrap(), 0..4);
+        let epochs = (16 * STEPS / SAMPLES) as usize;
+        let made = data.made();
+        assert!(made.values().all(|&times| times == epochs), "{bytes} bytes: {made:?}");
+        assert_eq!(made.len() as u64, SAMPLES);
+    }
+}
+
+#[test]
+fn what_waits_stays_within_the_memory() {
+    let each = vec![0_u64; 128].held_bytes();
+    for (threads, budget) in [(1, 10 * each), (4, 10 * each), (4, 40 * each)] {
+        let data = Counted::new();
+        trained(&Loader::with(Arc::clone(&data), threads, budget).unwrap(), 0..4);
+        let most = data.most_held.load(Ordering::Relaxed);
+        assert!(most <= budget, "{threads} threads held {most} of {budget} bytes");
+    }
+}
+
+#[test]
+fn decoders_fill_the_memory_before_they_are_asked() {
+    let loader = Loader::with(Counted::new(), 2, 1 << 20).unwrap();
+    loader.coming(coming(0, 1..3));
+    // Of the step under way only what is asked for; of the others all.
+    let (two, all) = (2 * 4, (STEPS as usize - 1) * 2 * 4);
+    let samples = loader.samples(&sampler().shard(Step::ZERO, 1)).unwrap();
+    assert_eq!(samples.len() * 2, two);
+    let each = samples[0].held_bytes();
+    let mut queue = loader.work.lock();
+    while queue.held_bytes() < all * each {
+        queue = loader.work.decoded.wait(queue).unwrap();
+    }
+    drop(queue);
+    assert_eq!(loader.dataset().made().values().sum::<usize>(), all + two / 2);
+}
+
+#[test]
+fn what_a_new_generation_took_away_is_dropped() {
+    let loader = Loader::with(Counted::new(), 1, 1 << 20).unwrap();
+    loader.coming(coming(0, 0..4));
+    let wait_for = |samples: usize| {
+        let mut queue = loader.work.lock();
+        while queue.held_bytes() < samples * vec![0_u64; 128].held_bytes() {
+            queue = loader.work.decoded.wait(queue).unwrap();
+        }
+    };
+    wait_for(11 * 16);
+    let each = loader.held_bytes() / (11 * 16);
+    loader.coming(coming(3, 2..4));
+    assert_eq!(loader.held_bytes(), 9 * 8 * each, "steps 3 to 11, two shards of four");
+    // What is kept serves.
+    let before = loader.dataset().made().values().sum::<usize>();
+    loader.samples(&sampler().shard(Step::new(3), 2)).unwrap();
+    assert_eq!(loader.dataset().made().values().sum::<usize>(), before);
+    // All of it once more: what was dropped is decoded again, once.
+    loader.coming(coming(3, 0..4));
+    wait_for((8 * 4 + 1) * 4);
+    assert_eq!(loader.dataset().made().values().sum::<usize>(), before + 8 * 2 * 4);
+}
+
+#[test]
+fn a_sample_that_cannot_be_read_is_an_error_of_its_shard_alone() {
+    for threads in [0, 2] {
+        let bad = Counted::new().map("fails at 7", |sample: Vec<u64>, _| match sample[0] {
+            7 => Err(DataError::unfit("another sample", "number 7")),
+            8 => panic!("number 8"),
+            _ => Ok(sample),
+        });
+        let loader = Loader::with(bad, threads, 1 << 20).unwrap();
+        loader.coming(coming(0, 0..4));
+        let mut failed = Vec::new();
+        for index in 0..16 {
+            let shard = sampler().shard(Step::new(index / 4), (index % 4) as u32);
+            match loader.samples(&shard) {
+                Ok(samples) => assert_eq!(samples.len(), 4),
+                Err(error) => failed.push((shard, error.to_string())),
+            }
+        }
+        for (shard, error) in &failed {
+            let seven = shard.samples().contains(&7) && error.contains("found number 7");
+            let eight = shard.samples().contains(&8) && error.contains("panicked at sample 8");
+            assert!(seven || eight, "{shard:?}: {error}");
+        }
+        assert!((1..=2).contains(&failed.len()), "{failed:?}");
+    }
+}
