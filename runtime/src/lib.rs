@@ -4,9 +4,9 @@
 //! many workers; [`train()`] runs it in worker processes of the same program. Membership never shows in the model's code.
 //!
 //! - [`job`]: what is trained; [`model`]: what a model must offer; [`data`]: which samples a shard holds.
+//! - [`fit`]: a network with its data in training; [`optim`]: how parameters follow gradients; [`schedule`]: at which rate.
 //! - [`mod@train`] and [`launch`]: run it on this host; [`worker`]: be one of its processes; [`local`]: threads instead.
 //! - [`hosts`]: several hosts, join files, agents; [`notices`]: machines that a cloud takes away.
-//! - [`optim`]: how parameters follow gradients; [`schedule`]: at which rate.
 //! - [`operator`]: watch and steer a job that runs; [`checkpoints`]: look after what jobs have saved.
 //! - [`within`]: a worker as a task among others, for simulations.
 //! - [`reference`](mod@reference): the plain loop that every elastic run must equal (BITS-1).
@@ -16,6 +16,7 @@ pub mod checkpoints;
 mod copies;
 mod environment;
 mod fingerprint;
+pub mod fit;
 pub mod hosts;
 pub mod job;
 pub mod launch;

@@ -250,7 +250,7 @@ mod tests {
             assert!(decode_as(&flipped, key).is_err(), "byte {at}");
         }
         let mut later = bytes.clone();
-        later[0] = 2;
+        later[0] = 3;
         assert!(matches!(decode(&later), Err(ManifestError::Format(3))));
         let huge = Manifest {
             bytes: u64::MAX,

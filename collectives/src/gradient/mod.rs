@@ -9,7 +9,7 @@ use sardana_protocol::state::{Dtype, TensorSpec};
 
 use crate::layout::Layout;
 
-pub use sum::{Mean, Sum, SumLengthError};
+pub use sum::{Mean, RUN_ELEMENTS, Sum, SumLengthError};
 pub use writer::GradientWriter;
 
 /// Why a gradient cannot be written or read. All are mistakes of the model: the worker gives up and says so. After a failed

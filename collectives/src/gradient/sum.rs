@@ -95,6 +95,9 @@ impl Sum {
     }
 }
 
+/// Most elements of a run of [`Mean::runs_f32`].
+pub const RUN_ELEMENTS: usize = 1_024;
+
 /// A finished sum divided by its number of samples, element by element while it is copied out.
 #[derive(Clone, Copy, Debug)]
 pub struct Mean<'a> {
@@ -142,6 +145,27 @@ impl Mean<'_> {
         out.iter_mut()
             .zip(elements)
             .for_each(|(out, bytes)| *out = f64::from_le_bytes(*bytes) / n);
+        Ok(())
+    }
+
+    /// Lends the f32 tensor `tensor` divided by n, row-major, in runs of at most [`RUN_ELEMENTS`]: nothing is allocated, and each run is
+    /// in the processor's nearest cache while it is used. Each run comes with the place of its first element.
+    ///
+    /// # Errors
+    /// When there is no such tensor of that type, or n is 0.
+    #[expect(clippy::cast_precision_loss, reason = "n is divided by as f32 on every worker alike")]
+    pub fn runs_f32(&self, tensor: usize, mut see: impl FnMut(usize, &mut [f32])) -> Result<(), GradientError> {
+        let at = locate(self.layout, tensor, Dtype::F32, elements(self.layout, tensor))?;
+        let n = self.divisor()? as f32;
+        let (elements, _) = self.sum.bytes()[at].as_chunks::<4>();
+        let mut run = [0.0; RUN_ELEMENTS];
+        for (number, elements) in elements.chunks(RUN_ELEMENTS).enumerate() {
+            let run = &mut run[..elements.len()];
+            run.iter_mut()
+                .zip(elements)
+                .for_each(|(value, bytes)| *value = f32::from_le_bytes(*bytes) / n);
+            see(number * RUN_ELEMENTS, run);
+        }
         Ok(())
     }
 

@@ -215,7 +215,10 @@ const PARTS: [(&str, &str); 16] = {
         ("the batch size", SETTINGS),
         ("what becomes of a short last batch", SETTINGS),
         ("the order of addition", SETTINGS),
-        ("the model (names, dtypes, shapes)", "give every worker the same model"),
+        (
+            "the model (names, dtypes, shapes, optimizer)",
+            "give every worker the same model and settings",
+        ),
         ("the device", "run every worker on the same kind of device"),
         ("the processor", "use machines with the same vector extensions"),
         ("the set of libraries", BUILD),

@@ -43,7 +43,7 @@ use update::Update;
 use crate::job::{JobSpec, Order};
 use crate::messages::{CatchUp, CoordinatorMessage, Introduction, Standing, Tally, WorkerMessage};
 use crate::planted::{Bug, bites};
-use crate::words::{Generation, Incarnation, Step};
+use crate::words::{Generation, Incarnation, ShardRange, Step};
 
 /// A worker's machine.
 #[derive(Debug, Clone)]
@@ -153,6 +153,12 @@ impl Member {
     /// Whether an order for this generation comes from a coordinator's life that is over.
     fn is_fenced(&self, generation: Generation) -> bool {
         generation.incarnation() < self.promise.incarnation
+    }
+
+    /// The shards that it computes in each step of its generation but perhaps the first. None while it has no seat.
+    #[must_use]
+    pub fn coming_shards(&self) -> ShardRange {
+        self.seat.as_ref().map_or(ShardRange::new(0, 0), Seat::steady_shards)
     }
 
     /// Updates applied.

@@ -48,6 +48,11 @@ impl Seat {
         }
     }
 
+    /// What it computes in every step but the first.
+    pub(super) fn steady_shards(&self) -> ShardRange {
+        self.form.steady.shards().first().copied().unwrap_or(ShardRange::new(0, 0))
+    }
+
     /// As it is told to a coordinator.
     pub(super) fn told(&self) -> Seated {
         let whole = self.links == Links::Ready && self.catching_up == CatchUp::None;
@@ -57,7 +62,7 @@ impl Seat {
             world_size: self.form.world_size,
             digest: self.form.digest,
             peers: peers.map(|peer| (peer.rank, peer.member.worker)).collect(),
-            shards: self.form.steady.shards().first().copied().unwrap_or(ShardRange::new(0, 0)),
+            shards: self.steady_shards(),
             ring: if whole { Ring::Whole } else { Ring::Broken },
         }
     }

@@ -26,7 +26,7 @@ pub(crate) use saved::{copy_shared, restore_watched, share_hashes_watched};
 pub use saved::{copy_shares, describe, pieces, restore, save, share_hashes};
 pub use state::{StateError, state_hash, tensors_hash};
 
-use crate::data::Shard;
+use crate::data::{Coming, Shard};
 
 /// What went wrong inside a model. The worker that meets it reports it and ends.
 pub type ModelError = Box<dyn std::error::Error + Send + Sync>;
@@ -56,6 +56,16 @@ pub trait Trainable {
     fn auxiliary(&self) -> Vec<String> {
         Vec::new()
     }
+
+    /// What else decides the bits, such as an optimizer and its constants: compared between workers, with the names of the tensors. Always
+    /// the same.
+    fn describe(&self) -> String {
+        String::new()
+    }
+
+    /// Which shards this worker computes next, as far as is known: what it may prepare while it computes. Called at each step before its
+    /// first gradient; it must not reach a gradient's bits.
+    fn coming(&self, _coming: Coming) {}
 
     /// Writes every gradient tensor, summed (not averaged) over the shard's samples, every auxiliary sum, and the number of
     /// samples. Never called for an empty shard. Must not change the state.

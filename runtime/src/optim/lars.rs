@@ -9,9 +9,8 @@ use super::{Optimizer, Update, slots_of};
 /// With g the gradient and decay d: `ratio = trust·‖w‖ / (‖g‖ + d·‖w‖ + epsilon)`, `v = momentum·v + rate·ratio·(g + d·w)`,
 /// `w -= v`. As in the paper, the rate is inside the velocity v. The paper has no epsilon.
 ///
-/// The ratio is 1 for a tensor one of whose norms is 0, since it says nothing then, and for a tensor whose decay is 0. Those are the
-/// ones that the decay mask leaves out (biases, scales of normalisation), which the usual recipes train at the plain rate. So a job
-/// whose decay is 0 for every tensor has no ratios: give it some decay.
+/// The ratio is 1 for a tensor one of whose norms is 0, since it says nothing then. [`crate::fit::Fit`] gives norms of 0 for tensors that
+/// the decay mask leaves out (biases, scales of normalisation), which the usual recipes train at the plain rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lars {
     trust: f64,
@@ -50,7 +49,7 @@ impl Lars {
 
     fn ratio(&self, update: &Update) -> f64 {
         let Update { decay, norms, .. } = update;
-        if *decay == 0.0 || norms.values == 0.0 || norms.gradient == 0.0 {
+        if norms.values == 0.0 || norms.gradient == 0.0 {
             return 1.0;
         }
         self.trust * norms.values / (norms.gradient + decay * norms.values + self.epsilon)

@@ -56,7 +56,7 @@ pub struct Update {
     pub norms: Norms,
 }
 
-/// Euclidean norms of one tensor, in f64; 0 for an optimizer that does not ask for them.
+/// Euclidean norms of one tensor, in f64; 0 for an optimizer that does not ask for them, and for a tensor that the decay mask leaves out.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Norms {
     /// Of its values.

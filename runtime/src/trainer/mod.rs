@@ -12,13 +12,14 @@ use sardana_actors::worker::{StepDriver, Task};
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
 use sardana_protocol::job::{JobIdentity, JobSpec};
 use sardana_protocol::limits::{MAX_RESULTS, MAX_TEXT_BYTES};
+use sardana_protocol::member::Member;
 use sardana_protocol::messages::StepReport;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::words::Step;
 use tracing::{Span, span};
 
 use crate::copies::Copies;
-use crate::data::{Sampler, Shard};
+use crate::data::{Coming, Sampler, Shard};
 use crate::fingerprint;
 use crate::model::{
     Layout, ModelError, StateHash, StatePieces, Trainable, copy_shared, copy_shares, describe, pieces, probe,
@@ -86,6 +87,8 @@ pub(crate) struct Training<'a, M> {
     driver: &'a StepDriver,
     copies: Copies,
     in_step: StepSpan,
+    /// The step at which the model was last told which shards come.
+    told: Option<Step>,
 }
 
 /// What a model logs says by this span of which step it is. It is made once for each step, not for each gradient.
@@ -113,6 +116,7 @@ impl<'a, M: Trainable> Training<'a, M> {
             driver,
             copies,
             in_step: StepSpan::default(),
+            told: None,
         }
     }
 
@@ -123,6 +127,7 @@ impl<'a, M: Trainable> Training<'a, M> {
             driver,
             copies,
             in_step,
+            told,
         } = self;
         let Prepared {
             model,
@@ -139,6 +144,12 @@ impl<'a, M: Trainable> Training<'a, M> {
                 mode,
             } => {
                 let _in_step = in_step.enter(step);
+                if *told != Some(step) {
+                    *told = Some(step);
+                    let shards = driver.read(Member::coming_shards);
+                    let coming = shards.start()..shards.end();
+                    model.coming(Coming::new(sampler.clone(), step, coming, facts.identity.spec.steps));
+                }
                 gradient(model, &sampler.shard(step, shard), layout, &mut buffer, mode)?;
                 driver.computed(step, piece, shard, buffer);
             }

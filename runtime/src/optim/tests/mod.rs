@@ -130,7 +130,7 @@ fn a_late_update_needs_no_correction_of_bias() {
 }
 
 #[test]
-fn the_ratio_of_lars_is_one_where_a_norm_or_the_decay_is_zero() {
+fn the_ratio_of_lars_is_one_where_a_norm_is_zero() {
     let after = |values: f64, gradient: f64, decay: f64| {
         let mut tensor = Tensor::new(&Lars::new(), vec![1.0]);
         let norms = Norms { values, gradient };
@@ -143,7 +143,7 @@ fn the_ratio_of_lars_is_one_where_a_norm_or_the_decay_is_zero() {
         tensor.update(&Lars::new(), &update, &[2.0], &[]);
         tensor.values[0]
     };
-    assert_eq!(after(3.0, 2.0, 0.0), 0.5);
+    assert_eq!(after(3.0, 2.0, 0.0), 1.0 - 0.25 * 0.0015 * 2.0);
     assert_eq!(after(0.0, 2.0, 0.5), 0.375);
     assert_eq!(after(3.0, 0.0, 0.5), 0.375);
     let ratio = 0.001 * 3.0 / (2.0 + 0.5 * 3.0);

@@ -1,0 +1,49 @@
+//! What is wrong with a fit, before it begins.
+
+use crate::data::DataError;
+use crate::optim::OptimError;
+use crate::schedule::ScheduleError;
+
+/// Why a fit cannot begin. Fix the setting named.
+#[derive(Debug, thiserror::Error)]
+pub enum FitError {
+    /// Nothing to train on.
+    #[error("a fit needs samples: set .data(loader)")]
+    NoData,
+    /// Nothing to train with.
+    #[error("a fit needs an optimizer and a learning rate: set .optimizer(Adam::new(), 0.001), for example")]
+    NoOptimizer,
+    /// An optimizer's constant is out of its range.
+    #[error(transparent)]
+    Optimizer(#[from] OptimError),
+    /// A schedule's constant is out of its range.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// The optimizer remembers more of each value than there is room for.
+    #[error("expected an optimizer with at most {most} slots, found {found}: implement `Trainable` for it")]
+    Slots {
+        /// How many there may be.
+        most: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// The bound of the gradient's norm.
+    #[error("expected a norm above 0 to clip gradients to, found {0}: set .clip_norm(1.0), for example, or leave it out")]
+    ClipNorm(f64),
+    /// The weight decay.
+    #[error("expected a weight decay from 0 to below 1, found {0}: set .decay(0.0001), for example, or leave it out")]
+    Decay(f64),
+    /// The job is for other data than the loader has.
+    #[error(
+        "expected {expected} samples to train on, as the job says, found {found}; describe the job with .train(&data, batch)"
+    )]
+    Samples {
+        /// As the job says.
+        expected: u64,
+        /// As the data set has.
+        found: u64,
+    },
+    /// A sample for an evaluation cannot be read.
+    #[error(transparent)]
+    Data(#[from] DataError),
+}

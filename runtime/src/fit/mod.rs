@@ -1,0 +1,330 @@
+//! Training a network: data, loss, optimizer, schedule, clipping and decay put together, in any framework. Nothing here knows of
+//! workers: a [`Fit`] is a [`Trainable`] like any other, and all that it remembers is state, so that killed, joined by others and
+//! resumed with another number of workers it computes the same bits.
+//!
+//! - [`Fit`]: what a program hands to [`crate::train()`];
+//! - [`Network`], [`Parameter`], [`Role`], [`Values`]: what a framework must offer; `sardana-candle` does for candle.
+
+mod error;
+mod network;
+mod norm;
+mod state;
+#[cfg(test)]
+mod tests;
+mod update;
+
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+
+use sardana_protocol::job::JobSpec;
+use sardana_protocol::state::TensorSpec;
+
+pub use error::FitError;
+pub use network::{Network, Parameter, Role, Values};
+
+use state::{Place, Shown, State};
+use update::Rule;
+
+use crate::data::{Coming, DataError, Dataset, HeldBytes, Loader, SampleRandom, Shard};
+use crate::model::{GradientWriter, Mean, ModelError, SharedState, Step, Trainable};
+use crate::optim::Optimizer;
+use crate::schedule::Schedule;
+
+/// How many held-out samples are measured at once, unless [`FitBuilder::measure_batch`] says otherwise.
+pub const MEASURE_BATCH: usize = 256;
+
+/// A network in training.
+pub struct Fit<N: Network> {
+    network: N,
+    parameters: Vec<Parameter>,
+    metrics: Vec<String>,
+    rule: Rule,
+    state: State,
+    training: Box<dyn Samples<N::Item>>,
+    held_out: Option<HeldOut<N::Item>>,
+}
+
+impl<N: Network> Debug for Fit<N> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Fit")
+            .field("parameters", &self.parameters.len())
+            .field("rule", &self.rule)
+            .field("updates", &self.state.updates)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where the samples of a shard come from.
+trait Samples<T> {
+    fn count(&self) -> u64;
+    fn coming(&self, coming: Coming);
+    fn of(&self, shard: &Shard) -> Result<Vec<T>, DataError>;
+}
+
+impl<D> Samples<D::Item> for Loader<D>
+where
+    D: Dataset + 'static,
+    D::Item: HeldBytes,
+{
+    fn count(&self) -> u64 {
+        self.dataset().len()
+    }
+
+    fn coming(&self, coming: Coming) {
+        Loader::coming(self, coming);
+    }
+
+    fn of(&self, shard: &Shard) -> Result<Vec<D::Item>, DataError> {
+        self.samples(shard)
+    }
+}
+
+/// Samples that the network is measured by.
+struct HeldOut<T> {
+    samples: Arc<dyn Dataset<Item = T>>,
+    seed: u64,
+    batch: usize,
+}
+
+/// A fit as it is put together. [`Self::build`] checks it.
+pub struct FitBuilder<N: Network> {
+    network: N,
+    training: Option<Box<dyn Samples<N::Item>>>,
+    held_out: Option<Arc<dyn Dataset<Item = N::Item>>>,
+    measure_batch: usize,
+    optimizer: Option<(Box<dyn Optimizer>, Schedule)>,
+    clip_norm: Option<f64>,
+    decay: f64,
+    decays: Box<dyn Fn(&Parameter) -> bool>,
+}
+
+impl<N: Network> Debug for FitBuilder<N> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("FitBuilder").finish_non_exhaustive()
+    }
+}
+
+impl<N: Network> Fit<N> {
+    /// Starts to put together the training of `network`.
+    pub fn builder(network: N) -> FitBuilder<N> {
+        FitBuilder {
+            network,
+            training: None,
+            held_out: None,
+            measure_batch: MEASURE_BATCH,
+            optimizer: None,
+            clip_norm: None,
+            decay: 0.0,
+            // Biases, and the scales of normalisations, have one dimension.
+            decays: Box::new(|parameter| parameter.shape.len() > 1),
+        }
+    }
+
+    /// The network.
+    pub fn network(&self) -> &N {
+        &self.network
+    }
+
+    /// How many updates it has had.
+    pub fn updates(&self) -> u64 {
+        self.state.updates
+    }
+}
+
+impl<N: Network> FitBuilder<N> {
+    /// What it is trained on.
+    #[must_use]
+    pub fn data<D>(mut self, training: Loader<D>) -> Self
+    where
+        D: Dataset<Item = N::Item> + 'static,
+        N::Item: HeldBytes,
+    {
+        self.training = Some(Box::new(training));
+        self
+    }
+
+    /// What it is measured by after the last step, and never trained on. Nothing is measured if this is not set.
+    #[must_use]
+    pub fn held_out(mut self, samples: impl Dataset<Item = N::Item> + 'static) -> Self {
+        self.held_out = Some(Arc::new(samples));
+        self
+    }
+
+    /// How many held-out samples are measured at once; at least 1. [`MEASURE_BATCH`] if not set.
+    #[must_use]
+    pub fn measure_batch(mut self, samples: usize) -> Self {
+        self.measure_batch = samples.max(1);
+        self
+    }
+
+    /// How parameters follow gradients, and at which rate: a number, or a [`Schedule`] by the number of the update.
+    #[must_use]
+    pub fn optimizer(mut self, optimizer: impl Optimizer + 'static, rate: impl Into<Schedule>) -> Self {
+        self.optimizer = Some((Box::new(optimizer), rate.into()));
+        self
+    }
+
+    /// The longest that the mean gradient of all parameters together may be (Euclidean); a longer one is shortened to that.
+    #[must_use]
+    pub fn clip_norm(mut self, most: f64) -> Self {
+        self.clip_norm = Some(most);
+        self
+    }
+
+    /// How strongly parameters are drawn to 0, as the optimizer does it. Parameters of one dimension (biases, scales of normalisations)
+    /// are left out, unless [`Self::decays`] says otherwise.
+    #[must_use]
+    pub fn decay(mut self, decay: f64) -> Self {
+        self.decay = decay;
+        self
+    }
+
+    /// Which parameters decay.
+    #[must_use]
+    pub fn decays(mut self, which: impl Fn(&Parameter) -> bool + 'static) -> Self {
+        self.decays = Box::new(which);
+        self
+    }
+
+    /// Checks all of it; `spec` is what [`crate::train()`] gives.
+    ///
+    /// # Errors
+    /// The first setting that is wrong or missing.
+    pub fn build(self, spec: &JobSpec) -> Result<Fit<N>, FitError> {
+        let training = self.training.ok_or(FitError::NoData)?;
+        let (optimizer, schedule) = self.optimizer.ok_or(FitError::NoOptimizer)?;
+        optimizer.check()?;
+        schedule.check()?;
+        update::check_slots(&*optimizer)?;
+        if let Some(norm) = self.clip_norm.filter(|norm| !(*norm > 0.0)) {
+            return Err(FitError::ClipNorm(norm));
+        }
+        if !(0.0..1.0).contains(&self.decay) {
+            return Err(FitError::Decay(self.decay));
+        }
+        let (expected, found) = (spec.samples, training.count());
+        if expected != found {
+            return Err(FitError::Samples { expected, found });
+        }
+        let parameters = self.network.parameters();
+        let rule = Rule {
+            schedule,
+            clip_norm: self.clip_norm,
+            decay: self.decay,
+            decays: parameters.iter().map(&self.decays).collect(),
+            optimizer,
+        };
+        let held_out = self.held_out.map(|samples| HeldOut {
+            samples,
+            seed: spec.seed,
+            batch: self.measure_batch,
+        });
+        Ok(Fit {
+            state: State::new(&parameters, rule.optimizer.slots()),
+            metrics: self.network.metrics(),
+            network: self.network,
+            parameters,
+            rule,
+            training,
+            held_out,
+        })
+    }
+}
+
+impl<N: Network> Fit<N> {
+    fn shown(&self) -> Shown {
+        Shown {
+            state: self.state.clone(),
+            values: self.network.values(),
+        }
+    }
+}
+
+impl<T: Send> HeldOut<T> {
+    /// Sums of the metrics over all samples, and how many they are.
+    fn measure(&self, network: &impl Network<Item = T>, metrics: usize) -> Result<(Vec<f64>, u64), ModelError> {
+        let (count, mut sums) = (self.samples.len(), vec![0.0; metrics]);
+        let mut start = 0;
+        while start < count {
+            let end = count.min(start + self.batch as u64);
+            let get = |index| self.samples.get(index, &SampleRandom::held_out(self.seed, index));
+            let items = (start..end).map(get).collect::<Result<Vec<_>, _>>()?;
+            network.measure(&items, &mut sums)?;
+            start = end;
+        }
+        Ok((sums, count))
+    }
+}
+
+impl<N: Network> Trainable for Fit<N> {
+    fn gradients(&self) -> Vec<TensorSpec> {
+        self.state.specs.clone()
+    }
+
+    fn auxiliary(&self) -> Vec<String> {
+        self.metrics.clone()
+    }
+
+    fn describe(&self) -> String {
+        format!("{}; {}", self.network.describe(), self.rule.describe())
+    }
+
+    fn coming(&self, coming: Coming) {
+        self.training.coming(coming);
+    }
+
+    fn gradient(&self, shard: &Shard, out: &mut GradientWriter<'_>) -> Result<(), ModelError> {
+        let items = self.training.of(shard)?;
+        let mut sums = vec![0.0; self.metrics.len()];
+        self.network.gradient(shard, &items, out, &mut sums)?;
+        for (index, sum) in sums.into_iter().enumerate() {
+            out.auxiliary(index, sum)?;
+        }
+        out.samples(items.len() as u64)?;
+        Ok(())
+    }
+
+    fn apply(&mut self, _step: Step, mean: &Mean<'_>) -> Result<(), ModelError> {
+        self.rule.apply(&mut self.network, &mut self.state, &self.parameters, mean)
+    }
+
+    fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError> {
+        self.shown().visit(visitor)
+    }
+
+    fn load(&mut self, tensor: &TensorSpec, bytes: &[u8]) -> Result<(), ModelError> {
+        match self.state.place(tensor) {
+            Some(Place::Parameter(parameter)) => {
+                let mut loaded = Ok(());
+                self.network
+                    .change(parameter, &mut |values| loaded = state::load(values, bytes))?;
+                loaded
+            }
+            Some(Place::Slot { parameter, slot }) => {
+                let slots = Arc::make_mut(&mut self.state.slots[parameter]);
+                state::load(&mut slots.values[slot], bytes)
+            }
+            Some(Place::Updates) => {
+                let found = bytes.len();
+                let bytes = bytes.try_into().map_err(|_| format!("expected 8 bytes, found {found}"))?;
+                self.state.updates = u64::from_le_bytes(bytes);
+                Ok(())
+            }
+            None => Err(format!("expected a tensor of this network or its optimizer, found {tensor}").into()),
+        }
+    }
+
+    fn share(&self) -> Option<Box<dyn SharedState>> {
+        Some(Box::new(self.shown()))
+    }
+
+    fn evaluate(&self) -> Result<Vec<(String, f64)>, ModelError> {
+        let Some(held_out) = &self.held_out else {
+            return Ok(Vec::new());
+        };
+        let (sums, count) = held_out.measure(&self.network, self.metrics.len())?;
+        let means = sums.into_iter().map(|sum| sum / count.max(1) as f64);
+        Ok(self.metrics.iter().cloned().zip(means).collect())
+    }
+}

@@ -1,0 +1,90 @@
+//! What a framework must offer so that its networks can be trained by [`super::Fit`]: gradients, and the values of its tensors.
+
+use crate::data::Shard;
+use crate::model::{GradientWriter, ModelError};
+
+/// What a tensor of a network is for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Role {
+    /// The optimizer changes it, by its mean gradient.
+    Trained,
+    /// It follows something's mean over each batch: each update it goes `momentum` of the way to it. Its "gradient" is that something,
+    /// summed over the shard's samples.
+    RunningMean {
+        /// From 0 to 1.
+        momentum: f64,
+    },
+    /// It follows something's variance over each batch: each update it goes `momentum` of the way to it. Its "gradient" is the square of
+    /// that something, summed over the shard's samples.
+    RunningVariance {
+        /// From 0 to 1.
+        momentum: f64,
+        /// Which tensor follows the mean of that something.
+        mean: usize,
+    },
+}
+
+/// A tensor of a network. All are f32.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// Its name: another one for each.
+    pub name: String,
+    /// Its sizes, slowest first.
+    pub shape: Vec<usize>,
+    /// What it is for.
+    pub role: Role,
+}
+
+/// A network with its loss, as a framework computes it.
+///
+/// Two promises make every membership give the same bits, as with [`crate::model::Trainable`]: a gradient changes nothing, and depends on
+/// nothing but the tensors' values, the items, and the shard's random numbers.
+pub trait Network {
+    /// A sample, as the data set gives it.
+    type Item: Send;
+
+    /// All its tensors. Always the same, in the same order.
+    fn parameters(&self) -> Vec<Parameter>;
+
+    /// Names of what it sums over samples besides gradients, such as `loss` and `accuracy`. Always the same.
+    fn metrics(&self) -> Vec<String>;
+
+    /// What else decides the bits, such as the loss and its constants; compared between workers.
+    fn describe(&self) -> String;
+
+    /// Writes the gradient of each tensor, summed over `items`, which are those of `shard`; adds the metrics' sums to `sums`, which are 0.
+    ///
+    /// # Errors
+    /// Whatever keeps it from computing them; the worker ends.
+    fn gradient(
+        &self,
+        shard: &Shard,
+        items: &[Self::Item],
+        out: &mut GradientWriter<'_>,
+        sums: &mut [f64],
+    ) -> Result<(), ModelError>;
+
+    /// Adds the metrics of `items`, which it is not trained on, to `sums`.
+    ///
+    /// # Errors
+    /// Whatever keeps it from computing them; the worker ends.
+    fn measure(&self, items: &[Self::Item], sums: &mut [f64]) -> Result<(), ModelError>;
+
+    /// Its values, for this thread or another: not a copy. It is dropped before the next [`Self::change`].
+    fn values(&self) -> Box<dyn Values>;
+
+    /// Lets `change` change the values of tensor number `tensor`, row-major.
+    ///
+    /// # Errors
+    /// When they cannot be reached; the worker ends.
+    fn change(&mut self, tensor: usize, change: &mut dyn FnMut(&mut [f32])) -> Result<(), ModelError>;
+}
+
+/// The values of a network's tensors at one boundary.
+pub trait Values: Send {
+    /// Shows the values of tensor number `tensor`, row-major.
+    ///
+    /// # Errors
+    /// When they cannot be reached; the worker ends.
+    fn see(&self, tensor: usize, see: &mut dyn FnMut(&[f32])) -> Result<(), ModelError>;
+}
