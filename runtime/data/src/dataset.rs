@@ -7,7 +7,7 @@ use super::error::DataError;
 use super::random::CounterRng;
 use super::sample_random::SampleRandom;
 use crate::fingerprint::Fingerprinting;
-use crate::{DataFingerprint, DataHash};
+use crate::{DataFingerprint, DataHash, DataPart};
 
 /// Samples by number. Workers read it side by side, from several threads each, in an order that the job's seed decides.
 ///
@@ -90,6 +90,25 @@ pub trait DatasetExt: Dataset + Sized {
             name: name.into(),
             numbers: numbers.into_iter().collect(),
         }
+    }
+
+    /// The samples of this data set, each together with the sample of `other` that has the same number: inputs in one file, targets in
+    /// another.
+    ///
+    /// The transforms of both draw from the same random numbers, so that an image and its mask are cut and mirrored alike. Where that is not
+    /// wanted, transform the pairs.
+    ///
+    /// # Errors
+    /// When they have different numbers of samples.
+    fn zip<D: Dataset>(self, other: D) -> Result<Zip<Self, D>, DataError> {
+        let (one, two) = (self.len(), other.len());
+        if one != two {
+            let reason = format!(
+                "expected as many samples in both data sets of a pair, found {one} and {two}; give those that belong together"
+            );
+            return Err(DataError::Own(reason.into()));
+        }
+        Ok(Zip { one: self, two: other })
     }
 }
 
@@ -178,11 +197,42 @@ impl<D: Dataset> Dataset for Select<D> {
     }
 }
 
+/// See [`DatasetExt::zip`].
+#[derive(Debug)]
+pub struct Zip<A, B> {
+    one: A,
+    two: B,
+}
+
+impl<A: Dataset, B: Dataset> Dataset for Zip<A, B> {
+    type Item = (A::Item, B::Item);
+
+    fn len(&self) -> u64 {
+        self.one.len()
+    }
+
+    fn get(&self, index: u64, random: &SampleRandom) -> Result<Self::Item, DataError> {
+        Ok((self.one.get(index, random)?, self.two.get(index, random)?))
+    }
+
+    fn fingerprint(&self) -> Result<DataFingerprint, DataError> {
+        let one = Fingerprinting::over(self.one.fingerprint()?);
+        let two = self.two.fingerprint()?.into_parts();
+        let add = |print: Fingerprinting, part: DataPart| print.part(part.name, part.hash);
+        Ok(two.into_iter().fold(one, add).finish())
+    }
+
+    fn streams(&self) -> u32 {
+        self.one.streams().max(self.two.streams())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// Its samples are their own numbers.
+    #[derive(Debug)]
     struct Numbers(u64);
 
     impl Dataset for Numbers {
@@ -197,7 +247,9 @@ mod tests {
         }
 
         fn fingerprint(&self) -> Result<DataFingerprint, DataError> {
-            Ok(Fingerprinting::default().part("numbers", DataHash::of(&self.0.to_le_bytes())).finish())
+            Ok(Fingerprinting::default()
+                .part("numbers", DataHash::of(&self.0.to_le_bytes()))
+                .finish())
         }
     }
 
@@ -211,7 +263,11 @@ mod tests {
         assert_eq!(one, at(0).stream(0).next_u64());
         assert_eq!(two, at(0).stream(1).next_u64());
         assert_ne!(once.get(0, &at(1)).unwrap(), one, "another place, other numbers");
-        assert_eq!(once.get(3, &at(0)).unwrap(), one, "numbers belong to the place, not to the sample");
+        assert_eq!(
+            once.get(3, &at(0)).unwrap(),
+            one,
+            "numbers belong to the place, not to the sample"
+        );
     }
 
     #[test]
@@ -234,5 +290,39 @@ mod tests {
         assert_eq!(all, [1, 3, 5]);
         let error = some.get(3, &random).unwrap_err().to_string();
         assert!(error.contains("below 3") && error.contains("found 3"), "{error}");
+    }
+
+    #[test]
+    fn pairs_have_a_sample_of_each_and_draw_the_same_numbers() {
+        let draw = |number, rng: &mut CounterRng| Ok((number, rng.next_u64()));
+        let halves = Numbers(10).select("the last", 5..10).map("draw", draw);
+        let pairs = Numbers(5).map("draw", draw).zip(halves).unwrap();
+        assert_eq!((pairs.len(), pairs.streams()), (5, 1));
+        let random = SampleRandom::held_out(1, 2);
+        let ((one, drawn), (two, also_drawn)) = pairs.get(3, &random).unwrap();
+        assert_eq!((one, two, drawn), (3, 8, also_drawn));
+        let after = pairs.map("draw", |_, rng| Ok(rng.next_u64()));
+        assert_ne!(
+            after.get(3, &random).unwrap(),
+            drawn,
+            "what comes after has numbers of its own"
+        );
+    }
+
+    #[test]
+    fn pairs_are_called_by_the_parts_of_both_in_order() {
+        let print = |one, two| {
+            Numbers(one)
+                .zip(Numbers(10).select("some", two))
+                .unwrap()
+                .fingerprint()
+                .unwrap()
+        };
+        let parts = print(2, [4, 5]).into_parts();
+        assert_eq!(parts.len(), 3);
+        assert_eq!(parts[..1], *Numbers(2).fingerprint().unwrap().parts());
+        assert_ne!(print(2, [4, 5]), print(2, [5, 4]));
+        let error = Numbers(5).zip(Numbers(4)).unwrap_err().to_string();
+        assert!(error.contains("found 5 and 4"), "{error}");
     }
 }

@@ -39,7 +39,9 @@ pub enum DataError {
         found: String,
     },
     /// A sample was asked for that the data set does not have: give the job the number of samples that it has.
-    #[error("expected a sample below {samples}, as many as the data set has, found {index}; set the job's samples to {samples}")]
+    #[error(
+        "expected a sample below {samples}, as many as the data set has, found {index}; set the job's samples to {samples}"
+    )]
     NoSample {
         /// How many there are.
         samples: u64,

@@ -31,10 +31,13 @@ impl Fingerprinting {
     }
 
     /// The fingerprint: at most [`MAX_DATA_PARTS`] parts, with names of at most [`MAX_DATA_NAME_BYTES`] bytes.
+    ///
+    /// # Panics
+    /// Never: what would be too much is told together, or cut.
     #[must_use]
     pub fn finish(self) -> DataFingerprint {
         let group = self.parts.len().div_ceil(MAX_DATA_PARTS).max(1);
-        let parts = self.parts.chunks(group).map(together).collect();
+        let parts: Vec<_> = self.parts.chunks(group).map(together).collect();
         DataFingerprint::new(parts).expect("as many parts, with names as long, as there may be")
     }
 }

@@ -75,7 +75,7 @@ impl Image {
                 format!("{} means and {} deviations", means.len(), deviations.len()),
             ));
         }
-        if let Some(deviation) = deviations.iter().find(|&&deviation| !(deviation > 0.0)) {
+        if let Some(deviation) = deviations.iter().find(|&&deviation| deviation.is_nan() || deviation <= 0.0) {
             return Err(DataError::unfit("deviations above 0", deviation.to_string()));
         }
         Ok(self.values(|channel, byte| (f32::from(byte) / 255.0 - means[channel]) / deviations[channel]))
@@ -182,18 +182,26 @@ mod tests {
         let (pad, image) = (1_usize, image());
         let padded = |channel: usize, row: usize, column: usize| -> u8 {
             let inside = (pad..pad + 2).contains(&row) && (pad..pad + 3).contains(&column);
-            if inside { image.bytes()[channel * 6 + (row - pad) * 3 + column - pad] } else { 0 }
+            if inside {
+                image.bytes()[channel * 6 + (row - pad) * 3 + column - pad]
+            } else {
+                0
+            }
         };
         let mut moves = BTreeSet::new();
         for down in 0..=2 * pad {
             for right in 0..=2 * pad {
                 let values = (0..2).flat_map(|channel| (0..2).map(move |row| (channel, row)));
                 let values = values.flat_map(|(channel, row)| (0..3).map(move |column| (channel, row, column)));
-                let cut: Vec<u8> = values.map(|(channel, row, column)| padded(channel, row + down, column + right)).collect();
+                let cut: Vec<u8> = values
+                    .map(|(channel, row, column)| padded(channel, row + down, column + right))
+                    .collect();
                 moves.insert(cut);
             }
         }
-        let found: BTreeSet<_> = (0..200).map(|place| image.pad_crop(pad, &mut rng(place)).bytes().to_vec()).collect();
+        let found: BTreeSet<_> = (0..200)
+            .map(|place| image.pad_crop(pad, &mut rng(place)).bytes().to_vec())
+            .collect();
         assert_eq!(found, moves);
         // A border wider than the image may leave nothing of it.
         assert_eq!(image.pad_crop(50, &mut rng(0)).bytes().len(), 12);

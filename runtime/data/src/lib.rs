@@ -2,7 +2,7 @@
 //!
 //! Nothing here knows of workers, generations or the network: that is why the data cannot depend on them (BITS-1).
 //!
-//! - [`dataset`]: what a data set must offer, and what is made of one by [`Dataset::map`];
+//! - [`dataset`]: what a data set must offer, and what is made of one by [`DatasetExt::map`];
 //! - [`formats`]: data sets in the formats that people have, each behind a feature;
 //! - [`image`](mod@image), [`array`](mod@array): what samples consist of, and what is done to them;
 //! - [`sampler`]: from step and shard to samples; [`permutation`]: the order of an epoch, without a table;

@@ -155,7 +155,10 @@ impl<T> Queue<T> {
             self.usual = bytes;
         }
         // Its shard may have been dropped meanwhile, or be tried anew.
-        let waiting = self.shards.get_mut(&ticket.place).filter(|waiting| waiting.round == ticket.round);
+        let waiting = self
+            .shards
+            .get_mut(&ticket.place)
+            .filter(|waiting| waiting.round == ticket.round);
         if let Some(waiting) = waiting {
             waiting.samples[ticket.at] = Some(sample);
             waiting.missing -= 1;
