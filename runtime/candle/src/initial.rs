@@ -71,13 +71,22 @@ mod tests {
             (mean, (square - mean * mean).sqrt())
         };
         // Kaiming after a rectifier: √(2 / 200), either way.
-        for init in [candle_nn::init::DEFAULT_KAIMING_UNIFORM, candle_nn::init::DEFAULT_KAIMING_NORMAL] {
+        for init in [
+            candle_nn::init::DEFAULT_KAIMING_UNIFORM,
+            candle_nn::init::DEFAULT_KAIMING_NORMAL,
+        ] {
             let (mean, deviation) = moments(&values(1, "weight", &shape, init).unwrap());
-            assert!(mean.abs() < 0.003 && (deviation - 0.1).abs() < 0.002, "{init:?}: {mean} {deviation}");
+            assert!(
+                mean.abs() < 0.003 && (deviation - 0.1).abs() < 0.002,
+                "{init:?}: {mean} {deviation}"
+            );
         }
         let init = Init::Randn { mean: 5.0, stdev: 2.0 };
         let (mean, deviation) = moments(&values(1, "weight", &shape, init).unwrap());
-        assert!((mean - 5.0).abs() < 0.06 && (deviation - 2.0).abs() < 0.04, "{mean} {deviation}");
+        assert!(
+            (mean - 5.0).abs() < 0.06 && (deviation - 2.0).abs() < 0.04,
+            "{mean} {deviation}"
+        );
         let bounded = values(1, "weight", &shape, Init::Uniform { lo: -1.0, up: 3.0 }).unwrap();
         assert!(bounded.iter().all(|value| (-1.0..=3.0).contains(value)));
         assert_eq!(values(1, "bias", &Shape::from(3), Init::Const(0.5)).unwrap(), [0.5; 3]);

@@ -58,7 +58,9 @@ impl Pass {
     pub fn random(&self, layer: u32) -> Result<CounterRng> {
         let mut state = self.state();
         let Some(pass) = &mut *state else {
-            bail!("expected a layer to draw random numbers only in training, found it evaluated: call `forward_t` with `train` false");
+            bail!(
+                "expected a layer to draw random numbers only in training, found it evaluated: call `forward_t` with `train` false"
+            );
         };
         let layer_at = layer as usize;
         if pass.calls.len() <= layer_at {
@@ -80,7 +82,9 @@ impl Pass {
     pub fn tell(&self, statistic: Statistic, means: Vec<f32>) -> Result<()> {
         let mut state = self.state();
         let Some(pass) = &mut *state else {
-            bail!("expected statistics to be told only in training, found the network evaluated: call `forward_t` with `train` false");
+            bail!(
+                "expected statistics to be told only in training, found the network evaluated: call `forward_t` with `train` false"
+            );
         };
         pass.told.push((statistic, means));
         Ok(())
@@ -93,3 +97,106 @@ impl Pass {
 }
 
 const _: () = assert!((MAX_DRAWING_LAYERS as u64) * (MAX_CALLS as u64) <= (u32::MAX - LAYER_STREAMS) as u64 + 1);
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use sardana::data::Sampler;
+    use sardana::{Job, Step};
+
+    use super::*;
+    use crate::Builder;
+
+    /// A shard of the job with this seed, which has 2 shards of 4 samples each.
+    pub(crate) fn shard(seed: u64, step: u64, index: u32) -> Shard {
+        let job = Job::builder("test")
+            .seed(seed)
+            .shards(2)
+            .steps(10)
+            .data(64, 8)
+            .build()
+            .unwrap();
+        Sampler::new(job.spec()).unwrap().shard(Step::new(step), index)
+    }
+
+    fn drawn(pass: &Pass, layer: u32) -> u64 {
+        pass.random(layer).unwrap().next_u64()
+    }
+
+    #[test]
+    fn each_layer_and_call_has_random_numbers_of_its_own_in_whatever_order_they_draw() {
+        let pass = Pass::default();
+        pass.begin(&shard(1, 0, 0));
+        let first = [drawn(&pass, 0), drawn(&pass, 0), drawn(&pass, 7), drawn(&pass, 7)];
+        pass.begin(&shard(1, 0, 0));
+        let [third, one, fourth, two] = [7, 0, 7, 0].map(|layer| drawn(&pass, layer));
+        assert_eq!([one, two, third, fourth], first);
+        let mut distinct = first.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), first.len());
+    }
+
+    #[test]
+    fn random_numbers_of_layers_are_not_those_of_the_users_streams() {
+        let pass = Pass::default();
+        let shard = shard(1, 0, 0);
+        pass.begin(&shard);
+        assert_eq!(drawn(&pass, 0), shard.random(LAYER_STREAMS).next_u64());
+        // The last call of the last layer still has a stream.
+        let last = LAYER_STREAMS + (MAX_DRAWING_LAYERS - 1) * MAX_CALLS + (MAX_CALLS - 1);
+        assert_eq!(last, u32::MAX);
+    }
+
+    #[test]
+    fn a_layer_that_is_called_too_often_is_refused() {
+        let pass = Pass::default();
+        pass.begin(&shard(1, 0, 0));
+        for _ in 0..MAX_CALLS {
+            pass.random(1).unwrap();
+        }
+        let refusal = pass.random(1).unwrap_err().to_string();
+        assert!(refusal.contains("at most 32768 calls"), "{refusal}");
+        pass.random(0).unwrap();
+    }
+
+    #[test]
+    fn what_is_told_comes_back_in_order_once() {
+        let builder = Builder::new(1);
+        let running = builder.running(2, 0.1).unwrap();
+        let pass = builder.pass();
+        // What a pass that was left has told is not of the next one.
+        pass.begin(&shard(1, 0, 0));
+        pass.tell(running.means, vec![9.0, 9.0]).unwrap();
+        pass.begin(&shard(1, 0, 1));
+        pass.tell(running.squares, vec![1.0, 2.0]).unwrap();
+        builder.pass().tell(running.means, vec![3.0, 4.0]).unwrap();
+        pass.tell(running.squares, vec![5.0, 6.0]).unwrap();
+        let expected = [
+            (running.squares, vec![1.0, 2.0]),
+            (running.means, vec![3.0, 4.0]),
+            (running.squares, vec![5.0, 6.0]),
+        ];
+        assert_eq!(pass.end(), expected);
+        assert_eq!(pass.end(), []);
+    }
+
+    #[test]
+    fn nothing_is_drawn_or_told_while_no_shard_is_under_way() {
+        let builder = Builder::new(1);
+        let running = builder.running(1, 0.1).unwrap();
+        let pass = builder.pass();
+        for begun_before in [false, true] {
+            if begun_before {
+                pass.begin(&shard(1, 0, 0));
+                pass.end();
+            }
+            let refusal = pass.random(0).unwrap_err().to_string();
+            assert!(
+                refusal.contains("found it evaluated: call `forward_t` with `train` false"),
+                "{refusal}"
+            );
+            let refusal = pass.tell(running.means, vec![0.0]).unwrap_err().to_string();
+            assert!(refusal.contains("found the network evaluated"), "{refusal}");
+        }
+    }
+}
