@@ -8,7 +8,7 @@ use std::time::Instant;
 use candle_core::{Device, Tensor};
 use sardana::data::Sampler;
 use sardana::model::{GradientBuffer, Layout, Step, Sum, Trainable, WriteMode};
-use sardana_examples::digits::{self, Digits};
+use sardana_examples::digits;
 
 /// Median of the microseconds that `run` takes.
 fn median_us(mut run: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
@@ -39,7 +39,7 @@ fn products(samples: usize) -> anyhow::Result<()> {
 
 fn main() -> anyhow::Result<()> {
     let spec = digits::spec();
-    let mut model = Digits::new(&spec).map_err(anyhow::Error::from_boxed)?;
+    let mut model = digits::model(&spec).map_err(anyhow::Error::from_boxed)?;
     let sampler = Sampler::new(&spec)?;
     let shard = sampler.shard(Step::ZERO, 0);
     let layout = Layout::new(model.gradients(), model.auxiliary().len())?;

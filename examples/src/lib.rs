@@ -2,14 +2,21 @@
 //!
 //! - [`linear_regression`]: least squares in plain Rust, beside its closed form: the shortest complete model;
 //! - [`digits`]: a neural network for handwritten digits, with gradients by candle;
-//! - [`candle_adapter`]: makes a loss written in candle a model that Sardana trains; reusable for other networks;
+//! - [`mnist`], [`cifar`], [`chars`], [`diabetes`]: jobs on data in their own formats, with networks that people use;
+//! - [`showing`]: runs a job and shows how far it is;
+//! - [`networks`]: the networks of the examples, with candle;
 //! - [`table`]: reads the numbers of a CSV file.
 //!
 //! Nothing here knows of workers or the network: the same models run in a plain loop and in an elastic run, to the same bits.
 
-pub mod candle_adapter;
+pub mod chars;
+pub mod cifar;
+pub mod diabetes;
 pub mod digits;
 pub mod linear_regression;
+pub mod mnist;
+pub mod networks;
+pub mod showing;
 pub mod table;
 
 /// Tensor libraries allocate and free at every operation, which the system's allocator makes slower once a process has a second

@@ -1,7 +1,7 @@
 //! BITS-1 for both examples: however many workers compute, as threads, the final state is that of the plain loop.
 
 use sardana::{local, reference};
-use sardana_examples::digits::{self, Digits};
+use sardana_examples::digits;
 use sardana_examples::linear_regression::{self, LinearRegression};
 
 #[test]
@@ -20,9 +20,9 @@ fn linear_regression_ends_in_one_state() {
 fn digits_end_in_one_state() {
     let mut spec = digits::spec();
     spec.steps = sardana::Step::new(60);
-    let expected = reference::train(&spec, &mut Digits::new(&spec).unwrap()).unwrap();
+    let expected = reference::train(&spec, &mut digits::model(&spec).unwrap()).unwrap();
     for workers in [1, 2, 3, 4, 5, 8] {
-        let found = local::train(&spec, workers, Digits::new).unwrap();
+        let found = local::train(&spec, workers, digits::model).unwrap();
         assert_eq!(found.hash, expected.hash, "BITS-1, {workers} workers");
         assert_eq!(found.reports, expected.reports, "{workers} workers");
     }

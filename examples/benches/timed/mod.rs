@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use sardana::data::Shard;
 use sardana::model::{GradientWriter, Mean, ModelError, SharedState, TensorSpec, Trainable};
 use sardana::{JobSpec, Step};
-use sardana_examples::digits::Digits;
+use sardana_examples::digits;
 
 /// Names the folder where a worker writes down what it took.
 pub(crate) const FOLDER: &str = "SARDANA_BENCH_FOLDER";
@@ -60,7 +60,7 @@ impl Begun {
 
 /// The model.
 pub(crate) struct Timed {
-    model: Digits,
+    model: digits::Model,
     last: Step,
     begun: Option<Begun>,
     took: Cell<Took>,
@@ -70,7 +70,7 @@ impl Timed {
     pub(crate) fn new(spec: &JobSpec) -> Result<Self, ModelError> {
         let last = spec.steps.previous().ok_or("a job has steps")?;
         Ok(Self {
-            model: Digits::new(spec)?,
+            model: digits::model(spec)?,
             last,
             begun: None,
             took: Cell::default(),

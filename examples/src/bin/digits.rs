@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Parser;
-use sardana_examples::digits::{self, Digits};
+use sardana_examples::{digits::Digits, showing};
 use tracing_subscriber::EnvFilter;
 
 /// Trains a network that reads handwritten digits on two worker processes, or as many as `sardana run -n N -- digits` starts, and says how
@@ -24,14 +24,11 @@ fn main() -> Result<()> {
         .with_env_filter(EnvFilter::from_default_env())
         .with_writer(std::io::stderr)
         .init();
-    let job = digits::job().workers(2).build()?;
-    let summary = sardana::train(&job, move |spec| match images {
-        Some(path) => Digits::from_file(spec, &path),
-        None => Digits::new(spec),
-    })?;
-    for (name, value) in &summary.results {
-        println!("{name} on held-out images: {:.2} %", 100.0 * value);
-    }
-    println!("final state {} after {} steps", summary.hash, summary.step.get());
+    let digits = match images {
+        Some(path) => Digits::read(&path)?,
+        None => Digits::built_in(),
+    };
+    let job = digits.job()?.workers(2).build()?;
+    showing::train(&job, &["loss", "accuracy"], |spec| digits.model(spec))?;
     Ok(())
 }

@@ -199,6 +199,9 @@ impl SimpleBackend for Made {
                  computes a shard: use sardana_candle::BatchNorm2d"
             );
         }
+        if dtype != DType::F32 {
+            bail!("expected `{name}` to be f32, found {dtype:?}: networks are trained in f32");
+        }
         let mut made = self.tensors();
         if let Some(&known) = made.by_name.get(name) {
             let known = &made.values[known].value;
@@ -206,9 +209,6 @@ impl SimpleBackend for Made {
                 bail!("`{name}` is shared as {shape:?}, and was made as {:?}", known.shape());
             }
             return Ok(known.as_tensor().clone());
-        }
-        if dtype != DType::F32 {
-            bail!("expected `{name}` to be f32, found {dtype:?}: networks are trained in f32");
         }
         let values = initial::values(self.seed, name, &shape, init)?;
         let value = Var::from_tensor(&Tensor::from_vec(values, shape, device)?)?;

@@ -51,10 +51,7 @@ impl CrossEntropy {
     /// Also counts how often the class is among the `most` highest scores.
     #[must_use]
     pub fn top(self, most: usize) -> Self {
-        Self {
-            top: Some(most),
-            ..self
-        }
+        Self { top: Some(most), ..self }
     }
 }
 
@@ -71,7 +68,11 @@ fn rows(output: &Tensor, target: &Tensor) -> Result<(Tensor, Tensor, usize)> {
     }
     let (samples, count) = (classes[0], classes.iter().product::<usize>());
     let places = count / samples.max(1);
-    Ok((output.reshape((count, scores[scores.len() - 1]))?, target.reshape(count)?, places))
+    Ok((
+        output.reshape((count, scores[scores.len() - 1]))?,
+        target.reshape(count)?,
+        places,
+    ))
 }
 
 impl Loss for CrossEntropy {
@@ -96,7 +97,10 @@ impl Loss for CrossEntropy {
 
     fn metrics(&self) -> Vec<String> {
         let accuracy = ["accuracy".to_owned()];
-        accuracy.into_iter().chain(self.top.map(|most| format!("top{most}"))).collect()
+        accuracy
+            .into_iter()
+            .chain(self.top.map(|most| format!("top{most}")))
+            .collect()
     }
 
     fn measure(&self, output: &Tensor, target: &Tensor, sums: &mut [f64]) -> Result<()> {
@@ -104,7 +108,11 @@ impl Loss for CrossEntropy {
         let (scores, classes) = (scores.to_dtype(DType::F32)?.to_vec2::<f32>()?, classes.to_vec1::<u32>()?);
         let most = [Some(1), self.top].into_iter().flatten();
         for (sum, most) in sums.iter_mut().zip(most) {
-            let hits = scores.iter().zip(&classes).filter(|(row, class)| is_among(row, **class as usize, most)).count();
+            let hits = scores
+                .iter()
+                .zip(&classes)
+                .filter(|(row, class)| is_among(row, **class as usize, most))
+                .count();
             *sum += hits as f64 / places as f64;
         }
         Ok(())

@@ -94,7 +94,13 @@ impl<M: ModuleT, L: Loss, X: Stack, Y: Stack> Net<M, L, X, Y> {
         Ok(loss)
     }
 
-    fn write(&self, loss: &Tensor, told: Vec<(Statistic, Vec<f32>)>, samples: usize, out: &mut GradientWriter<'_>) -> std::result::Result<(), ModelError> {
+    fn write(
+        &self,
+        loss: &Tensor,
+        told: Vec<(Statistic, Vec<f32>)>,
+        samples: usize,
+        out: &mut GradientWriter<'_>,
+    ) -> std::result::Result<(), ModelError> {
         let gradients = loss.backward()?;
         let mut told = Told::new(self.variables.len(), told)?;
         for (tensor, variable) in self.variables.iter().enumerate() {
@@ -103,9 +109,12 @@ impl<M: ModuleT, L: Loss, X: Stack, Y: Stack> Net<M, L, X, Y> {
                 continue;
             }
             let Some(gradient) = gradients.get(&variable.value) else {
-                // The loss does not depend on it.
-                out.write_f32(tensor, &vec![0.0; variable.value.elem_count()])?;
-                continue;
+                return Err(format!(
+                    "expected the loss to depend on `{}`, found no gradient for it: it is not used, or something between has no gradient \
+                     (candle's own LayerNorm, RmsNorm and softmax_last_dim have none: see sardana_candle::layers)",
+                    variable.name
+                )
+                .into());
             };
             let mut written = Ok(());
             see(&gradient.contiguous()?, &mut |values| written = out.write_f32(tensor, values))?;
@@ -128,7 +137,11 @@ impl Told {
             } else if sum.len() == means.len() {
                 sum.iter_mut().zip(means).for_each(|(sum, mean)| *sum += mean);
             } else {
-                bail!("expected a statistic to be told with as many values each time, found {} and {}", sum.len(), means.len());
+                bail!(
+                    "expected a statistic to be told with as many values each time, found {} and {}",
+                    sum.len(),
+                    means.len()
+                );
             }
             *times += 1;
         }

@@ -43,25 +43,31 @@ pub trait Dataset: Send + Sync {
     }
 }
 
-impl<D: Dataset + ?Sized> Dataset for Arc<D> {
-    type Item = D::Item;
+macro_rules! pointers {
+    ($($pointer:ident),*) => {$(
+        impl<D: Dataset + ?Sized> Dataset for $pointer<D> {
+            type Item = D::Item;
 
-    fn len(&self) -> u64 {
-        (**self).len()
-    }
+            fn len(&self) -> u64 {
+                (**self).len()
+            }
 
-    fn get(&self, index: u64, random: &SampleRandom) -> Result<Self::Item, DataError> {
-        (**self).get(index, random)
-    }
+            fn get(&self, index: u64, random: &SampleRandom) -> Result<Self::Item, DataError> {
+                (**self).get(index, random)
+            }
 
-    fn fingerprint(&self) -> Result<DataFingerprint, DataError> {
-        (**self).fingerprint()
-    }
+            fn fingerprint(&self) -> Result<DataFingerprint, DataError> {
+                (**self).fingerprint()
+            }
 
-    fn streams(&self) -> u32 {
-        (**self).streams()
-    }
+            fn streams(&self) -> u32 {
+                (**self).streams()
+            }
+        }
+    )*};
 }
+
+pointers!(Arc, Box);
 
 /// What is made of a data set.
 pub trait DatasetExt: Dataset + Sized {

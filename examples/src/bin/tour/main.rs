@@ -17,7 +17,7 @@ use guide::Guide;
 use sardana::job::Staffing;
 use sardana::launch::{LaunchConfig, launch};
 use sardana::{Checkpointing, Every, Job, Summary, serve_if_started_by_agent};
-use sardana_examples::digits::{self, Digits};
+use sardana_examples::{digits, showing};
 use screen::Screen;
 use tokio::sync::oneshot;
 use tracing_subscriber::EnvFilter;
@@ -28,7 +28,7 @@ const EVERY: NonZeroU64 = NonZeroU64::new(50).unwrap();
 fn main() -> Result<ExitCode> {
     // Twice as long as the example, so that all of it has its time.
     let job = digits::job().epochs(60).workers(4).restarts(8).build()?;
-    serve_if_started_by_agent(&job, Digits::new);
+    serve_if_started_by_agent(&job, digits::model);
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("error"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -135,7 +135,7 @@ fn run(
 fn conclude(screen: &Screen, disturbed: &Summary, undisturbed: &Summary) -> ExitCode {
     screen.line("");
     for (name, value) in &disturbed.results {
-        screen.line(&format!("{name} on the held-out images: {:.2} %", 100.0 * value));
+        screen.line(&format!("{} on the held-out images", showing::result(name, *value)));
     }
     screen.line(&format!("state after all that   {}", disturbed.hash));
     screen.line(&format!("state without it       {}", undisturbed.hash));

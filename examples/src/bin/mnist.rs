@@ -1,0 +1,57 @@
+//! The MNIST job.
+//!
+//! `cargo run --release --bin mnist [-- --data DIR --network cnn]`; `RUST_LOG=info` shows what happens.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Parser, ValueEnum};
+use sardana_examples::{mnist::Data, showing};
+use tracing_subscriber::EnvFilter;
+
+/// Trains a network that reads handwritten digits of 28 × 28 pixels, and says how well it reads those that it has not seen.
+#[derive(Parser)]
+#[command(
+    after_help = "Without --data it trains on 1,437 digits that come with this program. RUST_LOG=info shows what happens."
+)]
+struct Arguments {
+    /// MNIST's four files, packed (.gz) or not; or files of another set in this form, such as Fashion-MNIST
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Which network
+    #[arg(long, value_enum, default_value_t = Network::Dense)]
+    network: Network,
+    /// How often each image is seen
+    #[arg(long, default_value_t = 12)]
+    epochs: u64,
+    /// How many worker processes, unless `sardana run -n` says so
+    #[arg(long, short = 'n', default_value_t = 2)]
+    workers: u32,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Network {
+    /// 784-128-60-10
+    Dense,
+    /// Convolutions to 32 and 64 channels, pooling, dropout, 128-10: 1,199,882 parameters
+    Cnn,
+}
+
+fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::from_default_env())
+        .with_writer(std::io::stderr)
+        .init();
+    let data = match &arguments.data {
+        Some(folder) => Data::in_folder(folder),
+        None => Data::from_digits()?,
+    };
+    let job = data.job(arguments.epochs)?.workers(arguments.workers).build()?;
+    let metrics = ["loss", "accuracy"];
+    match arguments.network {
+        Network::Dense => showing::train(&job, &metrics, |spec| data.dense(spec))?,
+        Network::Cnn => showing::train(&job, &metrics, |spec| data.cnn(spec))?,
+    };
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! MNIST: handwritten digits of 28 × 28 pixels, in idx files (LeCun, Cortes, Burges). Where there are none, the digits that come with this
+//! program are enlarged and written as such files, so that the same reader and networks have something real to work on.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use sardana::data::formats::Part;
+use sardana::data::formats::mnist::{self, Mnist};
+use sardana::data::{Array, DataError, Dataset, DatasetExt, Image, Loader};
+use sardana::fit::Fit;
+use sardana::job::JobBuilder;
+use sardana::model::ModelError;
+use sardana::optim::Adam;
+use sardana::{Job, JobSpec};
+use sardana_candle::{CrossEntropy, Net, build};
+use tempfile::TempDir;
+
+use crate::digits::{Digits, Images, PIXELS};
+use crate::networks::{Cnn, Dense};
+
+/// Rows and columns of an image.
+const SIZE: usize = 28;
+
+/// Rows and columns of the digits that come with this program.
+const SMALL: usize = 8;
+
+const _: () = assert!(SMALL * SMALL == PIXELS);
+
+/// Each of their pixels becomes so many rows and columns; what is left is a border.
+const TIMES: usize = 3;
+
+/// The samples of one part: an image with values about 0, and what it shows.
+pub type Samples = Box<dyn Dataset<Item = (Array<f32>, u32)>>;
+
+/// The two parts of MNIST.
+#[derive(Debug)]
+pub struct Data {
+    folder: PathBuf,
+    /// If it was made, it is deleted with this; what is open by then stays readable.
+    _made: Option<TempDir>,
+}
+
+impl Data {
+    /// The idx files in `folder`.
+    #[must_use]
+    pub fn in_folder(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            _made: None,
+        }
+    }
+
+    /// The digits that come with this program, enlarged and written as idx files; every fifth is in the test part.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn from_digits() -> Result<Self> {
+        let made = tempfile::tempdir()?;
+        let Digits { training, held_out } = Digits::built_in();
+        for (part, images) in [(Part::Train, training), (Part::Test, held_out)] {
+            let (pixels, labels) = enlarged(&images)?;
+            mnist::write(made.path(), part, SIZE, SIZE, &pixels, &labels)?;
+        }
+        Ok(Self {
+            folder: made.path().to_owned(),
+            _made: Some(made),
+        })
+    }
+
+    /// One part.
+    ///
+    /// # Errors
+    /// When its files are not there or not whole.
+    pub fn part(&self, part: Part) -> Result<Samples, DataError> {
+        let images = Mnist::open(&self.folder, part)?;
+        Ok(Box::new(
+            images.map("mean 0.1307, deviation 0.3081", |(image, label): (Image, u32), _| {
+                Ok((image.normalise(&[0.1307], &[0.3081])?, label))
+            }),
+        ))
+    }
+
+    /// The job: batches of 128 images, cut into 8 shards.
+    ///
+    /// # Errors
+    /// When the files are not there or not whole.
+    pub fn job(&self, epochs: u64) -> Result<JobBuilder, DataError> {
+        let training = self.part(Part::Train)?;
+        Ok(Job::builder("mnist").seed(7).shards(8).train(&training, 128)?.epochs(epochs))
+    }
+
+    /// State 0 of the job with the dense network 784-128-60-10.
+    ///
+    /// # Errors
+    /// When the files are not there or not whole, or the job is for others.
+    pub fn dense(self, spec: &JobSpec) -> Result<Model<Dense>, ModelError> {
+        self.fit(
+            spec,
+            build(spec.seed, CrossEntropy::new(), |builder| {
+                Dense::new(builder, &[SIZE * SIZE, 128, 60, 10])
+            })?,
+        )
+    }
+
+    /// State 0 of the job with the convolutional network.
+    ///
+    /// # Errors
+    /// When the files are not there or not whole, or the job is for others.
+    pub fn cnn(self, spec: &JobSpec) -> Result<Model<Cnn>, ModelError> {
+        self.fit(spec, build(spec.seed, CrossEntropy::new(), Cnn::new)?)
+    }
+
+    fn fit<M: candle_nn::ModuleT>(&self, spec: &JobSpec, network: Network<M>) -> Result<Model<M>, ModelError> {
+        let fit = Fit::builder(network)
+            .data(Loader::new(self.part(Part::Train)?)?)
+            .held_out(self.part(Part::Test)?)
+            .optimizer(Adam::new(), 1e-3);
+        Ok(fit.build(spec)?)
+    }
+}
+
+/// A network for these images.
+pub type Network<M> = Net<M, CrossEntropy, Array<f32>, u32>;
+
+/// A network with its images and optimizer.
+pub type Model<M> = Fit<Network<M>>;
+
+/// Each image as one of [`SIZE`] rows and columns of bytes.
+fn enlarged(images: &Images) -> Result<(Vec<Vec<u8>>, Vec<u8>), DataError> {
+    let border = (SIZE - SMALL * TIMES) / 2;
+    let large = |pixels: &[f32]| {
+        let mut bytes = vec![0; SIZE * SIZE];
+        for row in 0..SMALL * TIMES {
+            for column in 0..SMALL * TIMES {
+                let pixel = pixels[row / TIMES * SMALL + column / TIMES];
+                bytes[(row + border) * SIZE + column + border] = (pixel * 255.0).round() as u8;
+            }
+        }
+        bytes
+    };
+    let all = (0..images.len()).map(|index| images.image(index));
+    let all = all.map(|image| image.map(|(pixels, label)| (large(pixels), label as u8)));
+    Ok(all.collect::<Result<Vec<_>, _>>()?.into_iter().unzip())
+}

@@ -1,0 +1,47 @@
+//! The convolutional network with which MNIST is usually begun: the one of Keras' and PyTorch's first examples.
+
+use candle_core::{Module, Result, Tensor};
+use candle_nn::{Conv2d, Conv2dConfig, Linear, ModuleT, conv2d, linear};
+use sardana_candle::{Builder, Dropout, MaxPool2d};
+
+/// For grey images of 28 × 28: convolutions of 3 × 3 to 32 and 64 channels, pooling by 2, dropout by a quarter, a dense layer of 128 with
+/// dropout by a half, and scores of 10 classes: 1,199,882 parameters.
+#[derive(Clone, Debug)]
+pub struct Cnn {
+    first: Conv2d,
+    second: Conv2d,
+    pool: MaxPool2d,
+    thin: Dropout,
+    dense: Linear,
+    thinner: Dropout,
+    scores: Linear,
+}
+
+impl Cnn {
+    /// The network.
+    ///
+    /// # Errors
+    /// When candle cannot hold a tensor.
+    pub fn new(builder: &Builder) -> Result<Self> {
+        let plain = Conv2dConfig::default();
+        Ok(Self {
+            first: conv2d(1, 32, 3, plain, builder.pp("conv1").vb())?,
+            second: conv2d(32, 64, 3, plain, builder.pp("conv2").vb())?,
+            pool: MaxPool2d::new(2, 2),
+            thin: Dropout::new(0.25, builder)?,
+            dense: linear(64 * 12 * 12, 128, builder.pp("dense").vb())?,
+            thinner: Dropout::new(0.5, builder)?,
+            scores: linear(128, 10, builder.pp("scores").vb())?,
+        })
+    }
+}
+
+impl ModuleT for Cnn {
+    fn forward_t(&self, input: &Tensor, train: bool) -> Result<Tensor> {
+        let maps = self.first.forward(input)?.relu()?;
+        let maps = self.second.forward(&maps)?.relu()?;
+        let maps = self.thin.forward_t(&self.pool.forward(&maps)?, train)?;
+        let values = self.dense.forward(&maps.flatten_from(1)?)?.relu()?;
+        self.scores.forward(&self.thinner.forward_t(&values, train)?)
+    }
+}

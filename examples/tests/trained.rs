@@ -1,0 +1,118 @@
+//! What the examples learn, and BITS-1 for each: threads and workers do not reach the state.
+
+use std::path::Path;
+
+use sardana::fit::{Fit, Network};
+use sardana::model::{ModelError, Trainable};
+use sardana::{JobSpec, Step, local, reference};
+use sardana_examples::{chars, cifar, diabetes, mnist};
+
+fn short(job: sardana::job::JobBuilder, steps: u64) -> JobSpec {
+    let mut spec = job.build().unwrap().spec().clone();
+    spec.steps = Step::new(steps);
+    spec
+}
+
+/// However many workers compute, the final state is that of the plain loop.
+fn ends_in_one_state<M: Trainable>(spec: &JobSpec, workers: &[u32], build: impl Fn(&JobSpec) -> Result<M, ModelError> + Sync) {
+    let expected = reference::train(spec, &mut build(spec).unwrap()).unwrap();
+    for &workers in workers {
+        let found = local::train(spec, workers, &build).unwrap();
+        assert_eq!(found.hash, expected.hash, "BITS-1, {workers} workers");
+        assert_eq!(
+            (found.reports, found.results),
+            (expected.reports.clone(), expected.results.clone())
+        );
+    }
+}
+
+fn result<N: Network>(spec: &JobSpec, mut model: Fit<N>, name: &str) -> f64 {
+    let results = reference::train(spec, &mut model).unwrap().results;
+    results.iter().find(|(found, _)| found == name).unwrap().1
+}
+
+#[test]
+fn a_dense_network_reads_enlarged_digits() {
+    let data = mnist::Data::from_digits().unwrap();
+    let spec = data.job(30).unwrap().build().unwrap().spec().clone();
+    assert_eq!(spec.samples, 1_437);
+    let accuracy = result(&spec, data.dense(&spec).unwrap(), "accuracy");
+    assert!(accuracy >= 0.97, "{accuracy}");
+}
+
+#[test]
+fn mnist_ends_in_one_state() {
+    let mut spec = short(mnist::Data::from_digits().unwrap().job(1).unwrap(), 2);
+    spec.batch = 16;
+    ends_in_one_state(&spec, &[3], |spec| mnist::Data::from_digits()?.cnn(spec));
+}
+
+#[test]
+fn the_convolutional_network_has_as_many_parameters_as_elsewhere() {
+    let data = mnist::Data::from_digits().unwrap();
+    let spec = short(data.job(1).unwrap(), 1);
+    assert_eq!(data.cnn(&spec).unwrap().network().trained_values(), 1_199_882);
+}
+
+#[test]
+fn a_residual_network_ends_in_one_state_and_learns() {
+    let spec = short(cifar::Data::made(160).unwrap().job(1).unwrap(), 4);
+    let build = |spec: &JobSpec| cifar::Data::made(160)?.model(spec, 8, 4);
+    ends_in_one_state(&spec, &[2, 3], build);
+    let spec = short(cifar::Data::made(160).unwrap().job(1).unwrap(), 25);
+    let reports = reference::train(&spec, &mut build(&spec).unwrap()).unwrap().reports;
+    let loss = |step: usize| reports[step].sums[0] / reports[step].samples as f64;
+    assert!(loss(24) < 0.7 * loss(0), "from {} to {}", loss(0), loss(24));
+}
+
+#[test]
+fn resnet_20_has_as_many_parameters_as_in_its_paper() {
+    let data = cifar::Data::made(160).unwrap();
+    let spec = short(data.job(1).unwrap(), 1);
+    // 0.27 million.
+    assert_eq!(data.model(&spec, 20, 16).unwrap().network().trained_values(), 269_722);
+}
+
+#[test]
+fn a_transformer_ends_in_one_state_and_learns() {
+    let text = chars::Text::built_in().unwrap();
+    let mut spec = short(text.job(1).unwrap(), 2);
+    ends_in_one_state(&spec, &[3], |spec| chars::Text::built_in()?.model(spec));
+    spec.steps = Step::new(20);
+    let reports = reference::train(&spec, &mut text.model(&spec).unwrap()).unwrap().reports;
+    let loss = |step: usize| reports[step].sums[0] / reports[step].samples as f64;
+    // ln 256 at first; letters' own frequencies are learned at once.
+    assert!(loss(0) > 5.0 && loss(19) < 4.0, "from {} to {}", loss(0), loss(19));
+}
+
+/// 2004.51869 in closed form.
+#[test]
+fn a_linear_layer_finds_least_squares() {
+    let spec = diabetes::Patients::built_in()
+        .unwrap()
+        .job()
+        .unwrap()
+        .build()
+        .unwrap()
+        .spec()
+        .clone();
+    let error = result(&spec, diabetes::Patients::built_in().unwrap().model(&spec).unwrap(), "loss");
+    assert!((error - 2_004.518_69).abs() < 0.05, "{error}");
+    ends_in_one_state(
+        &JobSpec {
+            steps: Step::new(20),
+            ..spec
+        },
+        |spec| Ok(diabetes::Patients::built_in()?.model(spec)?),
+    );
+}
+
+#[test]
+fn a_folder_without_the_files_is_said_with_what_belongs_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = |folder: &Path| mnist::Data::in_folder(folder);
+    let error = data(folder.path()).job(1).unwrap_err().to_string();
+    assert!(error.contains("train-images-idx3-ubyte"), "{error}");
+    let error = cifar::Data::in_folder(folder.path()).job(1).unwrap_err().to_string();
+    assert!(error.contains("data_batch_1.bin"), "{error}");
+}
