@@ -4,7 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const CRATES: [&str; 6] = ["protocol", "storage", "net", "collectives", "actors", "runtime"];
+const CRATES: [&str; 8] = [
+    "protocol",
+    "storage",
+    "net",
+    "collectives",
+    "actors",
+    "runtime",
+    "runtime/data",
+    "runtime/candle",
+];
 
 /// Folders and files directly under `src`, and which of them each imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;

@@ -4,16 +4,19 @@ use std::path::Path;
 use std::process::Command;
 
 const EMBED: &str = include_str!("../src/bin/embed.rs");
+const NETWORK: &str = include_str!("../src/bin/network.rs");
 const README: &str = include_str!("../../README.md");
 const ARCHITECTURE: &str = include_str!("../../ARCHITECTURE.md");
 
 #[test]
-fn the_readme_quotes_the_embedding_word_for_word() {
-    let (_, code) = EMBED.split_once("\n\n").expect("a head, then the code");
-    assert!(
-        README.contains(&format!("```rust\n{code}```\n")),
-        "README.md does not quote embed.rs"
-    );
+fn the_readme_quotes_its_programs_word_for_word() {
+    for (name, text) in [("embed", EMBED), ("network", NETWORK)] {
+        let (_, code) = text.split_once("\n\n").expect("a head, then the code");
+        assert!(
+            README.contains(&format!("```rust\n{code}```\n")),
+            "README.md does not quote {name}.rs"
+        );
+    }
 }
 
 #[test]

@@ -103,6 +103,7 @@ fn a_linear_layer_finds_least_squares() {
             steps: Step::new(20),
             ..spec
         },
+        &[1, 2, 3, 4],
         |spec| Ok(diabetes::Patients::built_in()?.model(spec)?),
     );
 }

@@ -144,3 +144,47 @@ fn mistakes_are_named() {
     writer.write_f64(1, &[0.0; 3]).unwrap();
     assert_eq!(writer.finish(), Err(GradientError::Samples(0)));
 }
+
+#[test]
+fn a_tensor_that_is_filled_in_place_has_the_bits_of_one_that_is_written() {
+    let layout = layout();
+    let filled = |buffer: &mut GradientBuffer, mode, scale: f32| {
+        let mut writer = buffer.writer(&layout, mode);
+        let fill = |values: &mut [f32]| {
+            assert_eq!(values, [0.0; 4], "a backward pass may add to what it finds");
+            values.copy_from_slice(&[scale, -scale, 1e-8, 3e7]);
+        };
+        writer.fill_f32(0, fill).unwrap();
+        assert!(matches!(writer.fill_f32(0, |_| ()), Err(GradientError::WrittenTwice(_))));
+        assert!(matches!(writer.fill_f32(1, |_| ()), Err(GradientError::Dtype { .. })));
+        assert!(matches!(writer.fill_f32(2, |_| ()), Err(GradientError::NoSuchTensor { .. })));
+        writer.write_f64(1, &[1e20, f64::from(scale), -1e20]).unwrap();
+        writer.auxiliary(1, 0.5).unwrap();
+        writer.samples(3).unwrap();
+        writer.finish().unwrap();
+    };
+    let (mut one, mut other) = (GradientBuffer::zeros(&layout), GradientBuffer::zeros(&layout));
+    for (mode, scale) in [(WriteMode::Store, 9.0), (WriteMode::Store, 0.1), (WriteMode::Add, 0.7)] {
+        write(&mut one, &layout, mode, scale);
+        filled(&mut other, mode, scale);
+        assert_eq!(one, other, "{mode:?}");
+    }
+}
+
+#[test]
+fn a_mean_that_is_lent_in_runs_is_the_mean() {
+    let elements = 2 * RUN_ELEMENTS + 7;
+    let layout = Layout::new(vec![TensorSpec::new("a", Dtype::F32, &[elements])], 0).unwrap();
+    let mut buffer = GradientBuffer::zeros(&layout);
+    let mut writer = buffer.writer(&layout, WriteMode::Store);
+    let values: Vec<f32> = (0..elements).map(|at| at as f32 * 0.3 - 5.0).collect();
+    writer.write_f32(0, &values).unwrap();
+    writer.samples(3).unwrap();
+    writer.finish().unwrap();
+    let sum = Sum::from_buffer(Step::ZERO, buffer);
+    let mean = sum.mean(&layout);
+    let mut lent = vec![f32::NAN; elements];
+    mean.runs_f32(0, |at, run| lent[at..at + run.len()].copy_from_slice(run)).unwrap();
+    assert_eq!(lent, mean.f32(0).unwrap());
+    assert!(matches!(mean.runs_f32(1, |_, _| ()), Err(GradientError::NoSuchTensor { .. })));
+}

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use sardana_protocol::state::Dtype;
+use sardana_protocol::state::{Dtype, TensorSpec};
 
 use super::{GradientError, WriteMode, locate, read_u64};
 use crate::layout::Layout;
@@ -38,14 +38,28 @@ impl<'a> GradientWriter<'a> {
     /// When there is no such tensor of that size and type, or it is already written.
     pub fn write_f32(&mut self, tensor: usize, values: &[f32]) -> Result<(), GradientError> {
         let at = self.claim(tensor, Dtype::F32, values.len())?;
-        let (elements, _) = self.bytes[at].as_chunks_mut::<4>();
-        let elements = elements.iter_mut().zip(values);
-        match self.mode {
-            WriteMode::Store => elements.for_each(|(bytes, value)| *bytes = value.to_le_bytes()),
-            WriteMode::Add => {
-                elements.for_each(|(bytes, value)| *bytes = add_f32(f32::from_le_bytes(*bytes), *value).to_le_bytes());
-            }
+        self.mode.put_f32(&mut self.bytes[at], values);
+        Ok(())
+    }
+
+    /// Lets `fill` write the f32 tensor `tensor`, row-major, where it belongs: nothing is copied where this shard's gradient is the first of
+    /// its buffer. The values are 0 at first, so that a backward pass may add to them.
+    ///
+    /// # Errors
+    /// When there is no such tensor of that type, or it is already written.
+    pub fn fill_f32(&mut self, tensor: usize, fill: impl FnOnce(&mut [f32])) -> Result<(), GradientError> {
+        let elements = self.layout.tensors().get(tensor).and_then(TensorSpec::elements).unwrap_or(0);
+        let at = self.claim(tensor, Dtype::F32, elements)?;
+        let bytes = &mut self.bytes[at];
+        let own = self.mode == WriteMode::Store && cfg!(target_endian = "little");
+        if own && let Ok(values) = bytemuck::try_cast_slice_mut::<u8, f32>(bytes) {
+            values.fill(0.0);
+            fill(values);
+            return Ok(());
         }
+        let mut values = vec![0.0; elements];
+        fill(&mut values);
+        self.mode.put_f32(bytes, &values);
         Ok(())
     }
 
@@ -147,6 +161,19 @@ impl<'a> GradientWriter<'a> {
             WriteMode::Store => elements.for_each(|(bytes, value)| *bytes = value.to_le_bytes()),
             WriteMode::Add => {
                 elements.for_each(|(bytes, value)| *bytes = add_f64(f64::from_le_bytes(*bytes), *value).to_le_bytes());
+            }
+        }
+    }
+}
+
+impl WriteMode {
+    fn put_f32(self, bytes: &mut [u8], values: &[f32]) {
+        let (elements, _) = bytes.as_chunks_mut::<4>();
+        let elements = elements.iter_mut().zip(values);
+        match self {
+            Self::Store => elements.for_each(|(bytes, value)| *bytes = value.to_le_bytes()),
+            Self::Add => {
+                elements.for_each(|(bytes, value)| *bytes = add_f32(f32::from_le_bytes(*bytes), *value).to_le_bytes());
             }
         }
     }

@@ -30,7 +30,8 @@ pub const TEST_FILE: &str = "test_batch.bin";
 /// How many classes there are: airplane, automobile, bird, cat, deer, dog, frog, horse, ship, truck.
 pub const CLASSES: u8 = 10;
 
-const CHILD: &str = "cifar-10-batches-bin";
+/// The folder that the files are in when they are unpacked.
+pub const CHILD: &str = "cifar-10-batches-bin";
 const SIDE: usize = 32;
 const IMAGE_BYTES: usize = 3 * SIDE * SIDE;
 const RECORD_BYTES: u64 = 1 + IMAGE_BYTES as u64;
@@ -85,6 +86,11 @@ impl Cifar10 {
         };
         let batches = files.iter().map(batch).collect::<Result<_, _>>()?;
         Ok(Self { batches })
+    }
+
+    /// The files of the part, in order.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.batches.iter().map(|batch| batch.file.path())
     }
 }
 

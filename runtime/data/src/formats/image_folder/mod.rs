@@ -128,6 +128,11 @@ impl ImageFolder {
         &self.classes
     }
 
+    /// The files of the pictures, in the order of the samples.
+    pub fn files(&self) -> impl Iterator<Item = PathBuf> {
+        self.pictures.iter().map(|picture| self.folder.join(self.within(picture)))
+    }
+
     /// Where in the folder a picture is.
     fn within(&self, picture: &Picture) -> PathBuf {
         Path::new(&self.classes[picture.class as usize]).join(&picture.name)
@@ -174,6 +179,13 @@ impl Dataset for ImageFolder {
     }
 }
 
+/// Whether a file of this name is taken for a picture. What is in it is seen when it is read.
+#[must_use]
+pub fn is_picture(name: &OsStr) -> bool {
+    let ending = Path::new(name).extension().map(OsStr::to_ascii_lowercase);
+    ending.is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known))
+}
+
 /// A number in [0, 1) for a picture.
 fn draw(seed: u64, within: &Path) -> f64 {
     let mut hasher = blake3::Hasher::new_derive_key("sardana split of an image folder v1");
@@ -198,8 +210,7 @@ fn pictures_of(folder: &Path) -> Result<Vec<OsString>, DataError> {
                 format!("the folder {}", name.display()),
             ));
         }
-        let ending = Path::new(&name).extension().map(OsStr::to_ascii_lowercase);
-        if ending.is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known)) {
+        if is_picture(&name) {
             names.push(name);
         }
     }

@@ -73,6 +73,12 @@ impl Mnist {
     pub const fn width(&self) -> usize {
         self.images.sizes[2]
     }
+
+    /// The two files that were read: the images, the labels.
+    #[must_use]
+    pub fn files(&self) -> [&Path; 2] {
+        [&self.images.path, &self.labels.path]
+    }
 }
 
 impl Dataset for Mnist {

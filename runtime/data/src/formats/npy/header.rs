@@ -25,6 +25,28 @@ pub(super) struct Header {
 
 /// Reads the header of an array of `T` in C order.
 pub(super) fn read<T: Element>(file: &Positioned) -> Result<Header, DataError> {
+    let (start, bytes) = beginning(file)?;
+    let text = Text::new(file.path(), start, &bytes);
+    let (shape, shape_at) = text.dictionary(|text| text.described(T::NPY, T::RUST))?;
+    let bytes = start + bytes.len() as u64;
+    Ok(Header { shape, shape_at, bytes })
+}
+
+/// What numpy calls the numbers of an array in C order, and where that is stated.
+pub(super) fn descr(file: &Positioned) -> Result<(String, u64), DataError> {
+    let (start, bytes) = beginning(file)?;
+    let mut found = None;
+    Text::new(file.path(), start, &bytes).dictionary(|text| {
+        text.blanks();
+        let at = text.offset();
+        found = Some((String::from_utf8_lossy(text.string()?).into_owned(), at));
+        Ok(true)
+    })?;
+    Ok(found.expect("a dictionary without it is refused"))
+}
+
+/// Where the text of the header begins, and that text.
+fn beginning(file: &Positioned) -> Result<(u64, Vec<u8>), DataError> {
     const BEGINNING: &str = "the header of a numpy array";
     let beginning = file.read(0, 8, BEGINNING)?;
     if !beginning.starts_with(MAGIC) {
@@ -56,19 +78,7 @@ pub(super) fn read<T: Element>(file: &Positioned) -> Result<Header, DataError> {
         return Err(DataError::malformed(file.path(), 8, expected, length.to_string()));
     }
     let start = 8 + length_bytes;
-    let bytes = file.read(start, length, BEGINNING)?;
-    let text = Text {
-        file: file.path(),
-        start,
-        bytes: &bytes,
-        at: 0,
-    };
-    let (shape, shape_at) = text.dictionary(T::NPY, T::RUST)?;
-    Ok(Header {
-        shape,
-        shape_at,
-        bytes: start + length,
-    })
+    Ok((start, file.read(start, length, BEGINNING)?))
 }
 
 /// The text of a header, and how far it has been read.
@@ -81,15 +91,23 @@ struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// The shape, and where it is, if the array is of the type that numpy calls `descr`.
-    fn dictionary(mut self, descr: &str, name: &str) -> Result<(Vec<u64>, u64), DataError> {
+    fn new(file: &'a Path, start: u64, bytes: &'a [u8]) -> Self {
+        let at = 0;
+        Self { file, start, bytes, at }
+    }
+
+    /// The shape, and where it is, if the array is of a type that `take_type` takes.
+    fn dictionary(
+        mut self,
+        mut take_type: impl FnMut(&mut Self) -> Result<bool, DataError>,
+    ) -> Result<(Vec<u64>, u64), DataError> {
         let (mut described, mut ordered, mut shape) = (false, false, None);
         self.expect("{")?;
         while !self.take("}") {
             let key = self.string()?;
             self.expect(":")?;
             match key {
-                b"descr" => described = self.described(descr, name)?,
+                b"descr" => described = take_type(&mut self)?,
                 b"fortran_order" => ordered = self.ordered()?,
                 b"shape" => shape = Some(self.shape()?),
                 _ => return Err(self.refusal("`descr`, `fortran_order` or `shape`")),

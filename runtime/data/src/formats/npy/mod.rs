@@ -60,6 +60,14 @@ impl<T: Element> Npy<T> {
     }
 }
 
+/// What numpy calls the numbers of an array (`<f4` are those of an [`Npy<f32>`](Npy)), and the byte of the file at which that is stated.
+///
+/// # Errors
+/// When it is not an array of numbers in C order.
+pub fn descr(file: &Path) -> Result<(String, u64), DataError> {
+    header::descr(&Positioned::open(file)?)
+}
+
 impl<T: Element> Dataset for Npy<T> {
     type Item = Array<T>;
 

@@ -111,6 +111,31 @@ impl<I: Element, T: Element> Dataset for Safetensors<I, T> {
     }
 }
 
+/// A tensor, as the header of its file describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tensor {
+    /// What it is called.
+    pub name: String,
+    /// What safetensors calls its numbers: `F32` are those of an [`f32`].
+    pub dtype: String,
+    /// Sizes of its dimensions, slowest first.
+    pub shape: Vec<usize>,
+}
+
+/// The tensors in `file`, in the order in which they lie there.
+///
+/// # Errors
+/// When it is no safetensors file, or is cut short.
+pub fn tensors(file: &Path) -> Result<Vec<Tensor>, DataError> {
+    let (metadata, _) = header(&Positioned::open(file)?)?;
+    let tensor = |name: String| {
+        let TensorInfo { dtype, shape, .. } = metadata.info(&name)?;
+        let (dtype, shape) = (format!("{dtype:?}"), shape.clone());
+        Some(Tensor { name, dtype, shape })
+    };
+    Ok(metadata.offset_keys().into_iter().filter_map(tensor).collect())
+}
+
 /// What the file says of its tensors, and where they begin. That they lie one after the other and have room for their shapes is checked by
 /// [`Metadata`] itself, that they end where the file ends is checked here.
 fn header(file: &Positioned) -> Result<(Metadata, u64), DataError> {

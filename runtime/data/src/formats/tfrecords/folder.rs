@@ -9,8 +9,12 @@ use crate::DataError;
 /// How names of TFRecord files end, where they are not of a numbered set.
 const ENDINGS: [&str; 2] = [".tfrecord", ".tfrecords"];
 
-/// The files in `folder` whose names end with `suffix`, or are names of TFRecords where none is given.
-pub(super) fn files(folder: &Path, suffix: Option<&str>) -> Result<Vec<PathBuf>, DataError> {
+/// The files in `folder` whose names end with `suffix`, or are names of TFRecords where none is given: `*.tfrecord`, `*.tfrecords`,
+/// `name-00000-of-00010`. In the order of the bytes of their names.
+///
+/// # Errors
+/// When no file has such a name, or one is missing of a set that is numbered.
+pub fn files(folder: &Path, suffix: Option<&str>) -> Result<Vec<PathBuf>, DataError> {
     let refused = || DataError::io(folder, "list it");
     let (mut names, mut others) = (BTreeSet::new(), 0_u64);
     for entry in fs::read_dir(folder).map_err(refused())? {
@@ -40,7 +44,8 @@ pub(super) fn files(folder: &Path, suffix: Option<&str>) -> Result<Vec<PathBuf>,
 }
 
 /// Whether a file of this name has TFRecords. Packed ones are taken too, so that they are refused and not passed over.
-fn is_named(name: &str) -> bool {
+#[must_use]
+pub fn is_named(name: &str) -> bool {
     let name = name.strip_suffix(".gz").unwrap_or(name);
     ENDINGS.iter().any(|ending| name.ends_with(ending)) || numbered(name).is_some()
 }

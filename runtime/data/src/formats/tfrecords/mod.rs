@@ -33,6 +33,7 @@ use crate::fingerprint::Fingerprinting;
 use crate::{DataError, DataFingerprint, Dataset, SampleRandom};
 
 pub use example::{Example, Feature};
+pub use folder::{files, is_named};
 pub use index::{IndexSummary, Kept, Verify, index_file};
 
 /// As many files stay open. A process may often have 256 or 1024 open, and sockets need some of these; large sets have thousands of
@@ -95,7 +96,7 @@ impl TfRecords {
     /// # Errors
     /// As for [`TfRecords::open`]; and when no file has such a name, or one is missing of a set that is numbered.
     pub fn open_folder(folder: impl AsRef<Path>, suffix: Option<&str>) -> Result<Self, DataError> {
-        Self::open(folder::files(folder.as_ref(), suffix)?)
+        Self::open(files(folder.as_ref(), suffix)?)
     }
 
     /// The same samples, each read as a `tf.train.Example`.
