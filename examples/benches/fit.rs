@@ -116,7 +116,7 @@ fn fit<M: ModuleT>(
     module: impl FnOnce(&Builder) -> candle_core::Result<M>,
 ) -> Result<Fit<mnist::Network<M>>> {
     let network: Net<M, CrossEntropy, Array<f32>, u32> = build(1, CrossEntropy::new(), module)?;
-    let loader = Loader::with(Ready::new(1_024), 0, 0)?;
+    let loader = Loader::on_demand(Ready::new(1_024));
     Ok(Fit::builder(network).data(loader).optimizer(Adam::new(), 1e-3).build(spec)?)
 }
 
@@ -272,9 +272,9 @@ fn loading() -> Result<()> {
             .optimizer(Adam::new(), 1e-3)
             .build(&spec)?)
     };
-    let decoded = build(Loader::with(images, 1, 64 << 20)?)?;
+    let decoded = build(Loader::on_demand(images).ahead(64 << 20).threads(1)?)?;
     let ready = Fit::builder(network("b")?)
-        .data(Loader::with(kept, 0, 0)?)
+        .data(Loader::on_demand(kept))
         .optimizer(Adam::new(), 1e-3)
         .build(&spec)?;
     let layout = Layout::new(decoded.gradients(), decoded.auxiliary().len())?;

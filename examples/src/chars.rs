@@ -104,7 +104,7 @@ impl Text {
         let network = build(spec.seed, CrossEntropy::new(), |builder| Transformer::new(builder, SIZES))?;
         let steps = spec.steps.get();
         let fit = Fit::builder(network)
-            .data(Loader::with(self.training, 0, 0)?)
+            .data(Loader::on_demand(self.training))
             .held_out(self.held_out)
             .measure_batch(32)
             .optimizer(AdamW::new(), Schedule::cosine(3e-3, 3e-4, steps).warm_up(steps.min(100)))

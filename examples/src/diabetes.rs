@@ -75,7 +75,7 @@ impl Patients {
         let variables = scales.means.len();
         let part = |name: &str, rows: std::ops::Range<u64>| -> Result<Samples, DataError> {
             let scales = scales.clone();
-            let rows = open()?.select(name, rows);
+            let rows = open()?.select(name, rows)?;
             Ok(Box::new(rows.map(
                 "standardised by all but the last 20",
                 move |row: (Array<f64>, Array<f64>), _| Ok(scales.apply(&row)),
@@ -109,7 +109,7 @@ impl Patients {
         let sizes = [self.variables, 1];
         let network = build(spec.seed, SquaredError, |builder| Dense::new(builder, &sizes))?;
         let fit = Fit::builder(network)
-            .data(Loader::with(self.training, 0, 0)?)
+            .data(Loader::on_demand(self.training))
             .held_out(self.held_out)
             // The curvature of the mean square runs from 0.009 to 4 (the eigenvalues of the variables' correlations, twice).
             .optimizer(Sgd::new().momentum(0.9), 0.4);

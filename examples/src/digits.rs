@@ -98,7 +98,7 @@ impl Digits {
         let network = build(spec.seed, CrossEntropy::new(), |builder| Dense::new(builder, &LAYERS))?;
         let fit = Fit::builder(network)
             // The images are decoded already.
-            .data(Loader::with(self.training, 0, 0)?)
+            .data(Loader::on_demand(self.training))
             .held_out(self.held_out)
             .optimizer(Adam::new(), 1e-3);
         Ok(fit.build(spec)?)

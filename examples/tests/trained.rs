@@ -14,7 +14,11 @@ fn short(job: sardana::job::JobBuilder, steps: u64) -> JobSpec {
 }
 
 /// However many workers compute, the final state is that of the plain loop.
-fn ends_in_one_state<M: Trainable>(spec: &JobSpec, workers: &[u32], build: impl Fn(&JobSpec) -> Result<M, ModelError> + Sync) {
+fn ends_in_one_state<M: Trainable>(
+    spec: &JobSpec,
+    workers: &[u32],
+    build: impl Fn(&JobSpec) -> Result<M, ModelError> + Sync,
+) {
     let expected = reference::train(spec, &mut build(spec).unwrap()).unwrap();
     for &workers in workers {
         let found = local::train(spec, workers, &build).unwrap();

@@ -30,7 +30,7 @@ impl DataHash {
     /// Of several hashes with names, in this order.
     #[must_use]
     pub fn of_named<'a>(named: impl IntoIterator<Item = (&'a [u8], Self)>) -> Self {
-        let mut hasher = Self::hasher();
+        let mut hasher = blake3::Hasher::new_derive_key("sardana named data v1");
         for (name, Self(hash)) in named {
             hasher.update(&(name.len() as u64).to_le_bytes());
             hasher.update(name);

@@ -69,8 +69,10 @@ impl JobSpec {
 pub struct Fingerprint {
     /// Hash of the executable.
     pub program: StateHash,
-    /// Hash over the names, dtypes and shapes of the state's and the gradient's tensors.
+    /// Hash over the names, dtypes and shapes of the state's and the gradient's tensors, and the names of the auxiliary sums.
     pub tensors: StateHash,
+    /// Hash of what else the model says of itself, such as its optimizer and schedule.
+    pub settings: StateHash,
     /// Architecture and the vector extensions that numeric libraries choose their kernels by.
     pub processor: String,
     /// Where gradients are computed: `cpu`, or the name of an accelerator.
@@ -130,10 +132,10 @@ impl JobIdentity {
     pub fn build(&self) -> StateHash {
         let print = &self.fingerprint;
         digest(
-            "sardana job build v1",
+            "sardana job build v2",
             &[&print.processor, &print.device, &print.libraries],
             &[],
-            &[print.program, print.probe],
+            &[print.program, print.probe, print.settings],
         )
     }
 }

@@ -44,6 +44,7 @@ pub fn identity() -> JobIdentity {
         fingerprint: Fingerprint {
             program: hash,
             tensors: hash,
+            settings: hash,
             processor: "x".to_owned(),
             device: "cpu".to_owned(),
             libraries: "l".to_owned(),

@@ -141,11 +141,13 @@ impl JobBuilder {
         self
     }
 
-    /// The data: how many samples there are, and how many make one global batch, whatever the number of workers.
+    /// The data: how many samples there are, and how many make one global batch, whatever the number of workers. Only their number is then
+    /// compared between workers; [`Self::train`] compares the data themselves.
     #[must_use]
     pub fn data(mut self, samples: u64, batch: u64) -> Self {
         self.spec.samples = samples;
         self.spec.batch = batch;
+        self.spec.data = DataFingerprint::default();
         self
     }
 
@@ -155,8 +157,9 @@ impl JobBuilder {
     /// # Errors
     /// When the data cannot be read.
     pub fn train<D: Dataset>(mut self, data: &D, batch: u64) -> Result<Self, DataError> {
+        self = self.data(data.len(), batch);
         self.spec.data = data.fingerprint()?;
-        Ok(self.data(data.len(), batch))
+        Ok(self)
     }
 
     /// Leaves out the last batch of each epoch where it would be shorter than the others. It is trained on if this is not set.

@@ -169,7 +169,11 @@ pub(crate) fn config(environment: &Environment, bundle: Bundle, job: &Job, facts
         // What a person has said counts.
         gradient_memory: match job.staffing().shard_capacity {
             Some(_) => u64::MAX,
-            None => gradient_memory(bundle.memory, memory::used(), facts.pieces.bytes() as u64),
+            None => gradient_memory(
+                bundle.memory,
+                memory::used(),
+                (facts.pieces.bytes() + facts.will_hold_bytes) as u64,
+            ),
         },
         pieces: Arc::clone(&facts.pieces),
         description: facts.description.clone(),
@@ -179,12 +183,12 @@ pub(crate) fn config(environment: &Environment, bundle: Bundle, job: &Job, facts
 }
 
 /// What a worker that may use `memory` bytes has for gradients: what is left beside what its model has needed at most while it was probed, and a
-/// copy of its state, for joiners and for checkpoints. At least what any worker may keep of sums: so much is not worth a refusal.
-fn gradient_memory(memory: Option<u64>, used: Option<Used>, state: u64) -> u64 {
+/// copy of its state, for joiners and for checkpoints, and what it will hold. At least what any worker may keep of sums: so much is not worth a refusal.
+fn gradient_memory(memory: Option<u64>, used: Option<Used>, beside: u64) -> u64 {
     let Some((memory, used)) = memory.zip(used) else {
         return u64::MAX;
     };
-    memory.saturating_sub(used.peak).saturating_sub(state).max(KEEP_BYTES)
+    memory.saturating_sub(used.peak).saturating_sub(beside).max(KEEP_BYTES)
 }
 
 /// The thread that the actors run on. The training thread is the caller's, usually the process's main thread: memory that

@@ -144,6 +144,7 @@ pub fn decode_as(bytes: &[u8], key: ManifestKey) -> Result<Manifest, ManifestErr
 }
 
 fn check(manifest: &Manifest) -> Result<(), ManifestError> {
+    manifest.identity.spec.data.check().map_err(senseless)?;
     let sensible = manifest.pieces.len() <= MAX_PIECES
         && manifest.description.len() <= DESCRIPTION_PIECES
         && manifest.depots.len() <= MAX_DEPOTS

@@ -19,6 +19,7 @@ pub(crate) fn identity(shards: u32) -> JobIdentity {
         fingerprint: Fingerprint {
             program: hash,
             tensors: hash,
+            settings: hash,
             processor: "x86_64".to_owned(),
             device: "cpu".to_owned(),
             libraries: String::new(),

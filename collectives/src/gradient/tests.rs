@@ -184,7 +184,8 @@ fn a_mean_that_is_lent_in_runs_is_the_mean() {
     let sum = Sum::from_buffer(Step::ZERO, buffer);
     let mean = sum.mean(&layout);
     let mut lent = vec![f32::NAN; elements];
-    mean.runs_f32(0, |at, run| lent[at..at + run.len()].copy_from_slice(run)).unwrap();
+    mean.runs_f32(0, |at, run| lent[at..at + run.len()].copy_from_slice(run))
+        .unwrap();
     assert_eq!(lent, mean.f32(0).unwrap());
     assert!(matches!(mean.runs_f32(1, |_, _| ()), Err(GradientError::NoSuchTensor { .. })));
 }

@@ -100,6 +100,7 @@ fn hello() {
             fingerprint: Fingerprint {
                 program: hash,
                 tensors: hash,
+                settings: hash,
                 processor: "x".to_owned(),
                 device: "cpu".to_owned(),
                 libraries: String::new(),
@@ -137,7 +138,7 @@ fn hello() {
     let text = format!(
         "00 {job_text} fd efcdab8967452301 \
          04\"ring\" fa fbfb00 fc00000100 fd0000000001000000 40 00 01 01 01\"a\" {data} \
-         {hash_text} {hash_text} {hash_text} 01\"x\" 03\"cpu\" 00 {hash_text} \
+         {hash_text} {hash_text} {hash_text} {hash_text} 01\"x\" 03\"cpu\" 00 {hash_text} \
          0107 02 01 02 03 {digest} 02 00 05 01 06 04 08 01 01 {STANDING} {TALLY} 10 fc00001000 fdffffffffffffffff 00 7f000001 fb5111 01 04\"loss\" {process} 03"
     );
     golden(&Hello::Worker(Box::new(hello)), &text);

@@ -136,6 +136,7 @@ fn largest_hello() -> Hello {
             fingerprint: Fingerprint {
                 program: hash,
                 tensors: hash,
+                settings: hash,
                 processor: text.clone(),
                 device: text.clone(),
                 libraries: text,

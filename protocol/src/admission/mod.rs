@@ -199,7 +199,7 @@ impl From<Senseless> for Refusal {
 }
 
 /// What must be equal, and what to do where it is not: in the order of [`parts_of`].
-const PARTS: [(&str, &str); 16] = {
+const PARTS: [(&str, &str); 17] = {
     const SETTINGS: &str = "give every worker the same settings";
     const BUILD: &str = "run the same build everywhere";
     [
@@ -215,9 +215,10 @@ const PARTS: [(&str, &str); 16] = {
         ("the batch size", SETTINGS),
         ("what becomes of a short last batch", SETTINGS),
         ("the order of addition", SETTINGS),
+        ("the model (names, dtypes, shapes)", "give every worker the same model"),
         (
-            "the model (names, dtypes, shapes, optimizer)",
-            "give every worker the same model and settings",
+            "what the model says of itself (loss, optimizer, schedule, held-out data)",
+            SETTINGS,
         ),
         ("the device", "run every worker on the same kind of device"),
         ("the processor", "use machines with the same vector extensions"),
@@ -249,6 +250,7 @@ fn parts_of(identity: &JobIdentity, other: &JobIdentity) -> [String; PARTS.len()
         spec.last_batch.to_string(),
         spec.order.to_string(),
         print.tensors.to_string(),
+        print.settings.to_string(),
         print.device.clone(),
         print.processor.clone(),
         print.libraries.clone(),

@@ -65,7 +65,7 @@ impl CheckpointManager {
             ));
         }
         if head.build != self.rules.build && foreign {
-            return Err("it was made by another build of the program, or on another kind of machine".to_owned());
+            return Err("it was made by another build of the program, with other settings of its model, or on another kind of machine".to_owned());
         }
         if key.step > self.rules.bounds.steps {
             return Err(format!("it is beyond the end of this job, {}", self.rules.bounds.steps));

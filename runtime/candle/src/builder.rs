@@ -19,6 +19,16 @@ pub(crate) struct Variable {
     pub(crate) name: String,
     pub(crate) value: Var,
     pub(crate) role: Role,
+    pub(crate) used: Used,
+}
+
+/// Whether a loss depends on a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Used {
+    /// If not, that is a mistake.
+    Always,
+    /// If not, its gradient is 0.
+    Perhaps,
 }
 
 /// Builds a network: names its tensors, makes their first values, and connects layers that need more than tensors with the [`Pass`].
@@ -54,6 +64,7 @@ impl Builder {
     pub(crate) fn new(seed: u64) -> Self {
         let made = Made {
             seed,
+            used: Used::Always,
             tensors: Arc::default(),
         };
         let variables = VarBuilder::from_backend(Box::new(made.clone()), DType::F32, Device::Cpu);
@@ -79,17 +90,46 @@ impl Builder {
         self.variables.clone()
     }
 
+    /// For a part of the network that a loss need not depend on, such as a layer that is skipped at random: where there is no gradient for a
+    /// tensor of it, that is 0. Elsewhere it is an error, since it is usually a mistake.
+    #[must_use]
+    pub fn may_be_unused(&self) -> Self {
+        let made = Made {
+            used: Used::Perhaps,
+            ..self.made.clone()
+        };
+        let variables = VarBuilder::from_backend(Box::new(made.clone()), DType::F32, Device::Cpu);
+        let prefix = self.variables.prefix();
+        Self {
+            variables: if prefix.is_empty() { variables } else { variables.pp(prefix) },
+            made,
+            pass: self.pass.clone(),
+        }
+    }
+
     /// A tensor that is trained.
     ///
     /// # Errors
     /// When another tensor has its name, or candle cannot hold it.
     pub fn parameter(&self, shape: impl Into<Shape>, name: &str, init: Init) -> Result<Tensor> {
+        let full = self.named(name);
+        if self.made.tensors().by_name.contains_key(&full) {
+            return Err(name_twice(&full));
+        }
         self.variables.get_with_hints(shape, name, init)
     }
 
+    /// The name with those of the parts that it is in.
+    fn named(&self, name: &str) -> String {
+        match self.variables.prefix() {
+            prefix if prefix.is_empty() => name.to_owned(),
+            prefix => format!("{prefix}.{name}"),
+        }
+    }
+
     /// A running mean and a running variance of `channels` values each, 0 and 1 at first, by which a layer normalises when it is
-    /// evaluated. In training the layer tells the shard's means and mean squares ([`Pass::tell`]); with each update both tensors go
-    /// `momentum` of the way to the mean and the (biased) variance over the whole batch.
+    /// evaluated. In training the layer tells the shard's means and mean squares of the distances from the running mean ([`Pass::tell`]);
+    /// with each update both tensors go `momentum` of the way to the mean and the (biased) variance over the whole batch.
     ///
     /// # Errors
     /// When another tensor has one of the names, or candle cannot hold it.
@@ -98,16 +138,18 @@ impl Builder {
             0.0..=1.0 => momentum,
             found => bail!("expected the momentum of running statistics from 0 to 1, found {found}"),
         };
-        let named = |name: &str| match self.variables.prefix() {
-            prefix if prefix.is_empty() => name.to_owned(),
-            prefix => format!("{prefix}.{name}"),
-        };
         let mut made = self.made.tensors();
         let mean = made.len();
         let zeros = Var::zeros(channels, DType::F32, &Device::Cpu)?;
         let ones = Var::ones(channels, DType::F32, &Device::Cpu)?;
-        made.add(named("running_mean"), zeros, Role::RunningMean { momentum })?;
-        made.add(named("running_var"), ones, Role::RunningVariance { momentum, mean })?;
+        let used = Used::Always;
+        made.add(self.named("running_mean"), zeros, Role::RunningMean { momentum }, used)?;
+        made.add(
+            self.named("running_var"),
+            ones,
+            Role::RunningVariance { momentum, mean },
+            used,
+        )?;
         Ok(Running {
             mean: made.values[mean].value.as_tensor().clone(),
             variance: made.values[mean + 1].value.as_tensor().clone(),
@@ -137,7 +179,9 @@ impl Builder {
 
     /// All tensors that were asked for, in that order.
     pub(crate) fn into_variables(self) -> Vec<Variable> {
-        std::mem::take(&mut self.made.tensors().values)
+        let mut made = self.made.tensors();
+        made.built = true;
+        std::mem::take(&mut made.values)
     }
 }
 
@@ -154,10 +198,18 @@ pub struct Running {
     pub squares: Statistic,
 }
 
+fn name_twice(name: &str) -> candle_core::Error {
+    candle_core::Error::Msg(format!(
+        "expected each tensor to have a name of its own, found `{name}` twice: put a part before it with `pp`"
+    ))
+}
+
 /// The tensors that were made, as candle's builder asks for them.
 #[derive(Clone, Debug)]
 struct Made {
     seed: u64,
+    /// Of the tensors that are asked for by way of this.
+    used: Used,
     tensors: Arc<Mutex<Tensors>>,
 }
 
@@ -166,6 +218,8 @@ struct Tensors {
     values: Vec<Variable>,
     by_name: BTreeMap<String, usize>,
     drawing_layers: u32,
+    /// Nothing may be asked for any more.
+    built: bool,
 }
 
 impl Tensors {
@@ -173,12 +227,22 @@ impl Tensors {
         self.values.len()
     }
 
-    fn add(&mut self, name: String, value: Var, role: Role) -> Result<()> {
+    fn add(&mut self, name: String, value: Var, role: Role, used: Used) -> Result<()> {
+        self.check_open(&name)?;
         if self.by_name.contains_key(&name) {
-            bail!("expected each tensor to have a name of its own, found `{name}` twice: put a part before it with `pp`");
+            return Err(name_twice(&name));
         }
         self.by_name.insert(name.clone(), self.values.len());
-        self.values.push(Variable { name, value, role });
+        self.values.push(Variable { name, value, role, used });
+        Ok(())
+    }
+
+    fn check_open(&self, name: &str) -> Result<()> {
+        if self.built {
+            bail!(
+                "expected all tensors to be asked for while a network is built, found `{name}` asked for later: it would not be trained"
+            );
+        }
         Ok(())
     }
 }
@@ -203,6 +267,7 @@ impl SimpleBackend for Made {
             bail!("expected `{name}` to be f32, found {dtype:?}: networks are trained in f32");
         }
         let mut made = self.tensors();
+        made.check_open(name)?;
         if let Some(&known) = made.by_name.get(name) {
             let known = &made.values[known].value;
             if known.shape() != &shape {
@@ -212,12 +277,13 @@ impl SimpleBackend for Made {
         }
         let values = initial::values(self.seed, name, &shape, init)?;
         let value = Var::from_tensor(&Tensor::from_vec(values, shape, device)?)?;
-        made.add(name.to_owned(), value.clone(), Role::Trained)?;
+        made.add(name.to_owned(), value.clone(), Role::Trained, self.used)?;
         Ok(value.as_tensor().clone())
     }
 
     fn get_unchecked(&self, name: &str, _dtype: DType, _device: &Device) -> Result<Tensor> {
         let made = self.tensors();
+        made.check_open(name)?;
         match made.by_name.get(name) {
             Some(&known) => Ok(made.values[known].value.as_tensor().clone()),
             None => bail!("`{name}` is asked for without its shape, and was not made before: ask with a shape"),
@@ -281,7 +347,10 @@ mod tests {
         let tied = builder.parameter((2, 3), "embedding", ZEROS).unwrap();
         let again = builder.vb().get((2, 3), "embedding").unwrap();
         assert_eq!(tied.id(), again.id());
-        let refusal = builder.parameter((3, 2), "embedding", ZEROS).unwrap_err().to_string();
+        // Only candle's own builder ties, as its models do.
+        let refusal = builder.parameter((2, 3), "embedding", ZEROS).unwrap_err().to_string();
+        assert!(refusal.contains("found `embedding` twice"), "{refusal}");
+        let refusal = builder.vb().get((3, 2), "embedding").unwrap_err().to_string();
         assert!(
             refusal.contains("`embedding` is shared as [3, 2], and was made as [2, 3]"),
             "{refusal}"
@@ -315,6 +384,32 @@ mod tests {
         for name in ["running_mean", "running_var"] {
             assert!(builder.pp("norm").vb().get(4, name).is_err());
         }
+    }
+
+    #[test]
+    fn what_is_asked_for_after_the_network_is_built_is_refused() {
+        let builder = Builder::new(1);
+        builder.pp("a").parameter(1, "w", ZEROS).unwrap();
+        let kept = builder.clone();
+        assert_eq!(names(builder), ["a.w"]);
+        for refusal in [
+            kept.vb().get(1, "b").unwrap_err(),
+            kept.vb().get(1, "a.w").unwrap_err(),
+            kept.vb().get_unchecked("a.w").unwrap_err(),
+            kept.running(1, 0.1).unwrap_err(),
+        ] {
+            assert!(refusal.to_string().contains("while a network is built"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_part_that_may_be_unused_is_named_as_any_other() {
+        let builder = Builder::new(1).pp("net");
+        builder.may_be_unused().pp("a").parameter(1, "w", ZEROS).unwrap();
+        builder.pp("b").parameter(1, "w", ZEROS).unwrap();
+        let variables = builder.into_variables();
+        let found: Vec<_> = variables.iter().map(|variable| (&*variable.name, variable.used)).collect();
+        assert_eq!(found, [("net.a.w", Used::Perhaps), ("net.b.w", Used::Always)]);
     }
 
     #[test]

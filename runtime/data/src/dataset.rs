@@ -37,15 +37,16 @@ pub trait Dataset: Send + Sync {
     /// When the data cannot be read.
     fn fingerprint(&self) -> Result<DataFingerprint, DataError>;
 
-    /// How many streams of each sample's random numbers are drawn from: as many as there are transforms.
+    /// How many streams of each sample's random numbers are drawn from, from stream 0 on. One for a data set that is not made of others: it
+    /// may draw from stream 0.
     fn streams(&self) -> u32 {
-        0
+        1
     }
 }
 
 macro_rules! pointers {
-    ($($pointer:ident),*) => {$(
-        impl<D: Dataset + ?Sized> Dataset for $pointer<D> {
+    ($($pointer:ty),*) => {$(
+        impl<D: Dataset + ?Sized> Dataset for $pointer {
             type Item = D::Item;
 
             fn len(&self) -> u64 {
@@ -67,7 +68,7 @@ macro_rules! pointers {
     )*};
 }
 
-pointers!(Arc, Box);
+pointers!(Arc<D>, Box<D>, &D);
 
 /// What is made of a data set.
 pub trait DatasetExt: Dataset + Sized {
@@ -90,11 +91,21 @@ pub trait DatasetExt: Dataset + Sized {
 
     /// The samples at these numbers, in this order: a part of the data, such as all but every fifth. `name` says which part, and is part
     /// of the job's identity together with the numbers.
-    fn select(self, name: impl Into<String>, numbers: impl IntoIterator<Item = u64>) -> Select<Self> {
-        Select {
-            inner: self,
-            name: name.into(),
-            numbers: numbers.into_iter().collect(),
+    ///
+    /// # Errors
+    /// When there is no sample with one of the numbers.
+    fn select(self, name: impl Into<String>, numbers: impl IntoIterator<Item = u64>) -> Result<Select<Self>, DataError> {
+        let (numbers, samples): (Vec<_>, _) = (numbers.into_iter().collect(), self.len());
+        match numbers.iter().find(|&&number| number >= samples) {
+            Some(number) => Err(DataError::unfit(
+                format!("numbers of samples below {samples} in a selection"),
+                number.to_string(),
+            )),
+            None => Ok(Select {
+                inner: self,
+                name: name.into(),
+                numbers,
+            }),
         }
     }
 
@@ -192,9 +203,12 @@ impl<D: Dataset> Dataset for Select<D> {
     }
 
     fn fingerprint(&self) -> Result<DataFingerprint, DataError> {
-        let numbers: Vec<u8> = self.numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let mut numbers = DataHash::hasher();
+        for number in &self.numbers {
+            numbers.update(&number.to_le_bytes());
+        }
         Ok(Fingerprinting::over(self.inner.fingerprint()?)
-            .part(format!("the selection `{}`", self.name), DataHash::of(&numbers))
+            .part(format!("the selection `{}`", self.name), DataHash::finish(&numbers))
             .finish())
     }
 
@@ -222,10 +236,12 @@ impl<A: Dataset, B: Dataset> Dataset for Zip<A, B> {
     }
 
     fn fingerprint(&self) -> Result<DataFingerprint, DataError> {
-        let one = Fingerprinting::over(self.one.fingerprint()?);
-        let two = self.two.fingerprint()?.into_parts();
+        let (one, two) = (self.one.fingerprint()?, self.two.fingerprint()?);
+        // Where the first ends is told, too: what is done to one of them is not done to both.
+        let both = DataHash::of_named([(&b"one"[..], one.hash()), (&b"two"[..], two.hash())]);
         let add = |print: Fingerprinting, part: DataPart| print.part(part.name, part.hash);
-        Ok(two.into_iter().fold(one, add).finish())
+        let parts = two.into_parts().into_iter();
+        Ok(parts.fold(Fingerprinting::over(one), add).part("the pairing", both).finish())
     }
 
     fn streams(&self) -> u32 {
@@ -266,8 +282,8 @@ mod tests {
         let twice = Numbers(4).map("nothing", |number, _| Ok(number)).map("draw", draw);
         let at = |place| SampleRandom::new(1, 2, place);
         let (one, two) = (once.get(0, &at(0)).unwrap(), twice.get(0, &at(0)).unwrap());
-        assert_eq!(one, at(0).stream(0).next_u64());
-        assert_eq!(two, at(0).stream(1).next_u64());
+        assert_eq!(one, at(0).stream(1).next_u64(), "stream 0 is the data set's own");
+        assert_eq!(two, at(0).stream(2).next_u64());
         assert_ne!(once.get(0, &at(1)).unwrap(), one, "another place, other numbers");
         assert_eq!(
             once.get(3, &at(0)).unwrap(),
@@ -283,27 +299,29 @@ mod tests {
         assert_ne!(print("pad 4"), print("pad 2"));
         assert_ne!(print("pad 4"), plain);
         assert_eq!(print("pad 4"), print("pad 4"));
-        let selected = |numbers: &[u64]| Numbers(4).select("some", numbers.to_vec()).fingerprint().unwrap();
+        let selected = |numbers: &[u64]| Numbers(4).select("some", numbers.to_vec()).unwrap().fingerprint().unwrap();
         assert_ne!(selected(&[1, 2]), selected(&[1, 3]));
         assert_ne!(selected(&[1, 2]), plain);
     }
 
     #[test]
     fn a_selection_has_its_samples_and_no_others() {
-        let some = Numbers(10).select("odd", [1, 3, 5]);
+        let some = Numbers(10).select("odd", [1, 3, 5]).unwrap();
         let random = SampleRandom::held_out(0, 0);
         let all: Vec<_> = (0..some.len()).map(|index| some.get(index, &random).unwrap()).collect();
         assert_eq!(all, [1, 3, 5]);
         let error = some.get(3, &random).unwrap_err().to_string();
         assert!(error.contains("below 3") && error.contains("found 3"), "{error}");
+        let error = Numbers(10).select("too far", [1, 10]).unwrap_err().to_string();
+        assert!(error.contains("below 10") && error.contains("found 10"), "{error}");
     }
 
     #[test]
     fn pairs_have_a_sample_of_each_and_draw_the_same_numbers() {
         let draw = |number, rng: &mut CounterRng| Ok((number, rng.next_u64()));
-        let halves = Numbers(10).select("the last", 5..10).map("draw", draw);
+        let halves = Numbers(10).select("the last", 5..10).unwrap().map("draw", draw);
         let pairs = Numbers(5).map("draw", draw).zip(halves).unwrap();
-        assert_eq!((pairs.len(), pairs.streams()), (5, 1));
+        assert_eq!((pairs.len(), pairs.streams()), (5, 2));
         let random = SampleRandom::held_out(1, 2);
         let ((one, drawn), (two, also_drawn)) = pairs.get(3, &random).unwrap();
         assert_eq!((one, two, drawn), (3, 8, also_drawn));
@@ -319,7 +337,7 @@ mod tests {
     fn pairs_are_called_by_the_parts_of_both_in_order() {
         let print = |one, two| {
             Numbers(one)
-                .zip(Numbers(10).select("some", two))
+                .zip(Numbers(10).select("some", two).unwrap())
                 .unwrap()
                 .fingerprint()
                 .unwrap()

@@ -8,6 +8,9 @@ use sardana_protocol::limits::{MAX_DATA_NAME_BYTES, MAX_DATA_PARTS};
 
 use crate::{DataError, DataFingerprint, DataHash, DataPart};
 
+/// So many groups are made of too many parts: there is room left for what is done to the samples.
+const GROUPS: usize = MAX_DATA_PARTS - 8;
+
 /// A fingerprint under way. The order of the parts counts.
 #[derive(Clone, Debug, Default)]
 pub struct Fingerprinting {
@@ -36,7 +39,10 @@ impl Fingerprinting {
     /// Never: what would be too much is told together, or cut.
     #[must_use]
     pub fn finish(self) -> DataFingerprint {
-        let group = self.parts.len().div_ceil(MAX_DATA_PARTS).max(1);
+        let group = match self.parts.len() {
+            few if few <= MAX_DATA_PARTS => 1,
+            many => many.div_ceil(GROUPS),
+        };
         let parts: Vec<_> = self.parts.chunks(group).map(together).collect();
         DataFingerprint::new(parts).expect("as many parts, with names as long, as there may be")
     }
@@ -115,8 +121,16 @@ mod tests {
         let [(part, _)] = different[..] else {
             panic!("one group differs, found {different:?}")
         };
-        assert!(part.name.contains("images/00768.png to images/00799.png"), "{}", part.name);
+        assert!(part.name.contains("images/00756.png to images/00797.png"), "{}", part.name);
         assert_eq!(many(5, None).parts().len(), 5, "few are told one by one");
+    }
+
+    #[test]
+    fn what_is_done_to_many_files_does_not_blur_which_differ() {
+        let over = |files: DataFingerprint| Fingerprinting::over(files).part("a transform", DataHash::of(b"x")).finish();
+        let (one, other) = (over(many(1_000, None)), over(many(1_000, Some(777))));
+        let (part, _) = one.difference(&other).unwrap();
+        assert_eq!(part.unwrap().name, "42 parts from images/00756.png to images/00797.png");
     }
 
     #[test]

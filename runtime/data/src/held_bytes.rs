@@ -35,13 +35,14 @@ impl HeldBytes for Image {
 
 impl<T: HeldBytes> HeldBytes for Vec<T> {
     fn held_bytes(&self) -> usize {
-        size_of::<Self>() + self.iter().map(HeldBytes::held_bytes).sum::<usize>()
+        let spare = (self.capacity() - self.len()) * size_of::<T>();
+        size_of::<Self>() + spare + self.iter().map(HeldBytes::held_bytes).sum::<usize>()
     }
 }
 
 impl HeldBytes for String {
     fn held_bytes(&self) -> usize {
-        size_of::<Self>() + self.len()
+        size_of::<Self>() + self.capacity()
     }
 }
 

@@ -26,6 +26,9 @@ pub enum SamplerError {
         /// How many samples there are.
         samples: u64,
     },
+    /// A batch with more places than random numbers are keyed for: choose a smaller one.
+    #[error("job spec: expected `batch` below 2^32, found {0}")]
+    Places(u64),
     /// No shards, or more than messages may list: choose fewer.
     #[error("job spec: expected `shards` from 1 to {MAX_SHARDS}, found {0}")]
     Shards(u32),
@@ -119,6 +122,9 @@ impl Sampler {
         }
         if batch == 0 || batch > samples {
             return Err(SamplerError::Batch { batch, samples });
+        }
+        if batch > u64::from(u32::MAX) {
+            return Err(SamplerError::Places(batch));
         }
         if shards == 0 || shards > MAX_SHARDS {
             return Err(SamplerError::Shards(shards));
@@ -323,9 +329,16 @@ mod tests {
         let sampler = Sampler::new(&spec(42, 4_096, u64::MAX, 1)).unwrap();
         let last = Step::new((1 << STEP_BITS) - 1);
         assert_eq!(sampler.shard(last, 0).samples().len(), 1);
-        let whole = Sampler::new(&spec(42, 4_096, u64::MAX, u64::MAX)).unwrap();
+        let most = u64::from(u32::MAX);
+        let whole = Sampler::new(&spec(42, 4_096, most, most)).unwrap();
         assert_eq!(whole.steps_per_epoch(), 1);
-        assert_eq!(whole.samples(Step::new(7)), u64::MAX);
+        assert_eq!(whole.samples(Step::new(7)), most);
+        assert_eq!(
+            whole.shard(Step::ZERO, 4_095).sample_random(0),
+            SampleRandom::new(42, 0, 4_095 << 20)
+        );
+        let more = Sampler::new(&spec(42, 4_096, u64::MAX, most + 1)).unwrap_err();
+        assert_eq!(more, SamplerError::Places(most + 1));
     }
 
     #[test]

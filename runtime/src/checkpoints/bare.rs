@@ -33,6 +33,7 @@ pub(super) fn manifest(bytes: u64, pieces: usize) -> Manifest {
             fingerprint: Fingerprint {
                 program: hash,
                 tensors: hash,
+                settings: hash,
                 processor: text(),
                 device: text(),
                 libraries: text(),

@@ -1,6 +1,6 @@
 //! What is wrong with a fit, before it begins.
 
-use crate::data::DataError;
+use crate::data::{DataError, DataPart};
 use crate::optim::OptimError;
 use crate::schedule::ScheduleError;
 
@@ -43,7 +43,34 @@ pub enum FitError {
         /// As the data set has.
         found: u64,
     },
-    /// A sample for an evaluation cannot be read.
+    /// The loader's data are others than the job was described with.
+    #[error(
+        "the loader's data differ from those that the job was described with: expected {expected}, found {found}; give both the same data \
+         set, with all that is done to its samples"
+    )]
+    OtherData {
+        /// The part that differs, as the job has it.
+        expected: String,
+        /// As the loader has it.
+        found: String,
+    },
+    /// There is nothing to measure by.
+    #[error("expected at least one held-out sample, found none: leave out .held_out(…), or hold out some")]
+    NothingHeldOut,
+    /// The data cannot be read for their fingerprint.
     #[error(transparent)]
     Data(#[from] DataError),
+}
+
+impl FitError {
+    pub(super) fn other_data(expected: Option<&DataPart>, found: Option<&DataPart>) -> Self {
+        let words = |part: Option<&DataPart>| match part {
+            Some(part) => format!("{} with hash {}", part.name, part.hash),
+            None => "nothing more".to_owned(),
+        };
+        Self::OtherData {
+            expected: words(expected),
+            found: words(found),
+        }
+    }
 }

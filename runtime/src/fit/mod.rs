@@ -25,7 +25,7 @@ pub use network::{Network, Parameter, Role, Values};
 use state::{Place, Shown, State};
 use update::Rule;
 
-use crate::data::{Coming, DataError, Dataset, HeldBytes, Loader, SampleRandom, Shard};
+use crate::data::{Coming, DataError, DataFingerprint, DataHash, Dataset, HeldBytes, Loader, SampleRandom, Shard};
 use crate::model::{GradientWriter, Mean, ModelError, SharedState, Step, Trainable};
 use crate::optim::Optimizer;
 use crate::schedule::Schedule;
@@ -58,6 +58,8 @@ impl<N: Network> Debug for Fit<N> {
 /// Where the samples of a shard come from.
 trait Samples<T> {
     fn count(&self) -> u64;
+    fn fingerprint(&self) -> Result<DataFingerprint, DataError>;
+    fn ahead_bytes(&self) -> usize;
     fn coming(&self, coming: Coming);
     fn of(&self, shard: &Shard) -> Result<Vec<T>, DataError>;
 }
@@ -69,6 +71,14 @@ where
 {
     fn count(&self) -> u64 {
         self.dataset().len()
+    }
+
+    fn fingerprint(&self) -> Result<DataFingerprint, DataError> {
+        self.dataset().fingerprint()
+    }
+
+    fn ahead_bytes(&self) -> usize {
+        Loader::ahead_bytes(self)
     }
 
     fn coming(&self, coming: Coming) {
@@ -83,6 +93,7 @@ where
 /// Samples that the network is measured by.
 struct HeldOut<T> {
     samples: Arc<dyn Dataset<Item = T>>,
+    hash: DataHash,
     seed: u64,
     batch: usize,
 }
@@ -207,6 +218,17 @@ impl<N: Network> FitBuilder<N> {
         if expected != found {
             return Err(FitError::Samples { expected, found });
         }
+        // A job that says nothing of its data has none to compare.
+        if !spec.data.parts().is_empty() {
+            let found = training.fingerprint()?;
+            if let Some((expected, found)) = spec.data.difference(&found) {
+                return Err(FitError::other_data(expected, found));
+            }
+        }
+        let held_out = match self.held_out {
+            Some(samples) => Some(HeldOut::new(samples, spec.seed, self.measure_batch)?),
+            None => None,
+        };
         let parameters = self.network.parameters();
         let rule = Rule {
             schedule,
@@ -215,11 +237,6 @@ impl<N: Network> FitBuilder<N> {
             decays: parameters.iter().map(&self.decays).collect(),
             optimizer,
         };
-        let held_out = self.held_out.map(|samples| HeldOut {
-            samples,
-            seed: spec.seed,
-            batch: self.measure_batch,
-        });
         Ok(Fit {
             state: State::new(&parameters, rule.optimizer.slots()),
             metrics: self.network.metrics(),
@@ -242,6 +259,19 @@ impl<N: Network> Fit<N> {
 }
 
 impl<T: Send> HeldOut<T> {
+    fn new(samples: Arc<dyn Dataset<Item = T>>, seed: u64, batch: usize) -> Result<Self, FitError> {
+        if samples.is_empty() {
+            return Err(FitError::NothingHeldOut);
+        }
+        let hash = samples.fingerprint()?.hash();
+        Ok(Self {
+            samples,
+            hash,
+            seed,
+            batch,
+        })
+    }
+
     /// Sums of the metrics over all samples, and how many they are.
     fn measure(&self, network: &impl Network<Item = T>, metrics: usize) -> Result<(Vec<f64>, u64), ModelError> {
         let (count, mut sums) = (self.samples.len(), vec![0.0; metrics]);
@@ -267,7 +297,13 @@ impl<N: Network> Trainable for Fit<N> {
     }
 
     fn describe(&self) -> String {
-        format!("{}; {}", self.network.describe(), self.rule.describe())
+        // What is measured must be the same for all, too: they tell the results.
+        let held_out = self.held_out.as_ref().map(|held_out| (held_out.hash, held_out.batch));
+        format!("{}; {}; held out {held_out:?}", self.network.describe(), self.rule.describe())
+    }
+
+    fn will_hold_bytes(&self) -> usize {
+        self.training.ahead_bytes()
     }
 
     fn coming(&self, coming: Coming) {
@@ -324,7 +360,7 @@ impl<N: Network> Trainable for Fit<N> {
             return Ok(Vec::new());
         };
         let (sums, count) = held_out.measure(&self.network, self.metrics.len())?;
-        let means = sums.into_iter().map(|sum| sum / count.max(1) as f64);
+        let means = sums.into_iter().map(|sum| sum / count as f64);
         Ok(self.metrics.iter().cloned().zip(means).collect())
     }
 }

@@ -8,14 +8,14 @@ use crate::model::{GradientWriter, ModelError};
 pub enum Role {
     /// The optimizer changes it, by its mean gradient.
     Trained,
-    /// It follows something's mean over each batch: each update it goes `momentum` of the way to it. Its "gradient" is that something,
-    /// summed over the shard's samples.
+    /// It follows something's mean over each batch: each update it goes `momentum` of the way to it. Its "gradient" is how far that something
+    /// is from this tensor's value, summed over the shard's samples: of large numbers the distances are exact where the numbers are not.
     RunningMean {
         /// From 0 to 1.
         momentum: f64,
     },
-    /// It follows something's variance over each batch: each update it goes `momentum` of the way to it. Its "gradient" is the square of
-    /// that something, summed over the shard's samples.
+    /// It follows something's variance over each batch: each update it goes `momentum` of the way to it. Its "gradient" is the square of the
+    /// distance of that something from the value of the tensor that follows its mean, summed over the shard's samples.
     RunningVariance {
         /// From 0 to 1.
         momentum: f64,

@@ -89,11 +89,12 @@ impl Network for Linear {
 
     fn gradient(&self, _: &Shard, items: &[Item], out: &mut GradientWriter<'_>, sums: &mut [f64]) -> Result<(), ModelError> {
         let (mut weight, mut bias, mut means, mut squares) = ([0.0; INPUTS], 0.0, 0.0, 0.0);
+        let running = self.0.read().unwrap()[2][0];
         for ((x, _), error) in self.errors(items) {
             weight.iter_mut().zip(x).for_each(|(weight, x)| *weight += 2.0 * error * x);
             bias += 2.0 * error;
-            means += x[0];
-            squares += x[0] * x[0];
+            means += x[0] - running;
+            squares += (x[0] - running).powi(2);
             sums[0] += f64::from(error * error);
         }
         out.write_f32(3, &[squares])?;
@@ -135,8 +136,8 @@ fn job() -> crate::job::JobBuilder {
 
 fn builder(threads: usize) -> FitBuilder<Linear> {
     Fit::builder(Linear::new())
-        .data(Loader::with(Plane, threads, 1 << 16).unwrap())
-        .held_out(Plane.select("the first", 0..7))
+        .data(Loader::on_demand(Plane).ahead(1 << 16).threads(threads).unwrap())
+        .held_out(Plane.select("the first", 0..7).unwrap())
         .measure_batch(3)
 }
 
@@ -273,6 +274,15 @@ fn each_wrong_setting_is_named() {
     };
     let error = good().build(&other).unwrap_err().to_string();
     assert!(error.contains("expected 100") && error.contains("found 200"), "{error}");
+    let nothing = Plane.select("nothing", []).unwrap();
+    assert!(matches!(refused(good().held_out(nothing)), FitError::NothingHeldOut));
+    // The job was described without the transform.
+    let other = Loader::on_demand(Plane.map("twice", |item: Item, _| Ok(item)));
+    let error = refused(good().data(other)).to_string();
+    assert!(
+        error.contains("expected nothing more, found the transform `twice`"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -289,6 +299,12 @@ fn what_decides_the_bits_is_told() {
     assert_ne!(told(builder(0).optimizer(Lars::new(), 0.1).clip_norm(1.0)), plain);
     let all = told(builder(0).optimizer(Lars::new(), 0.1).decays(|_| true));
     assert_ne!(all, plain);
+    let held_out = told(
+        builder(0)
+            .optimizer(Lars::new(), 0.1)
+            .held_out(Plane.select("others", 7..14).unwrap()),
+    );
+    assert_ne!(held_out, plain, "results are told by all");
 }
 
 #[test]

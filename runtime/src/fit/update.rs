@@ -48,31 +48,38 @@ impl Rule {
         mean: &Mean<'_>,
     ) -> Result<(), ModelError> {
         let factor = self.clip_factor(parameters, mean)?;
+        let norms = self.norms(network, parameters, factor, mean)?;
         let rate = self.schedule.at(state.updates);
         state.updates += 1;
         for (tensor, parameter) in parameters.iter().enumerate() {
             match parameter.role {
                 Role::Trained => {
-                    let norms = self.norms(network, tensor, factor, mean)?;
                     let update = Update {
                         number: state.updates,
                         rate,
                         decay: if self.decays[tensor] { self.decay } else { 0.0 },
-                        norms,
+                        norms: norms.get(tensor).copied().unwrap_or_default(),
                     };
                     self.train(network, state, tensor, (&update, factor), mean)?;
                 }
                 Role::RunningMean { momentum } => {
-                    follow(network, tensor, momentum, mean, |_, run| run.to_vec())?;
+                    let momentum = momentum as f32;
+                    follow(network, tensor, mean, |_, values, distances| {
+                        values
+                            .iter_mut()
+                            .zip(distances)
+                            .for_each(|(value, distance)| *value += momentum * *distance);
+                    })?;
                 }
                 Role::RunningVariance { momentum, mean: of } => {
-                    let means = mean.f32(of)?;
-                    let variance = |at: usize, squares: &mut [f32]| {
-                        let of_each = squares.iter().zip(&means[at..]);
-                        // Rounding may leave a little less than nothing.
-                        of_each.map(|(square, mean)| (square - mean * mean).max(0.0)).collect()
-                    };
-                    follow(network, tensor, momentum, mean, variance)?;
+                    let (momentum, distances) = (momentum as f32, mean.f32(of)?);
+                    follow(network, tensor, mean, |at, values, squares| {
+                        for ((value, square), distance) in values.iter_mut().zip(squares).zip(&distances[at..]) {
+                            // Rounding may leave a little less than nothing.
+                            let variance = (*square - distance * distance).max(0.0);
+                            *value += momentum * (variance - *value);
+                        }
+                    })?;
                 }
             }
         }
@@ -94,24 +101,30 @@ impl Rule {
         Ok((norm > most || norm.is_nan()).then(|| (most / norm) as f32))
     }
 
-    /// The norms of a tensor and of its gradient, if the optimizer wants them and the tensor is not left out.
+    /// The norms of each tensor and of its gradient: none if the optimizer does not want them, 0 for a tensor that is left out.
     fn norms<N: Network>(
         &self,
         network: &N,
-        tensor: usize,
+        parameters: &[Parameter],
         factor: Option<f32>,
         mean: &Mean<'_>,
-    ) -> Result<Norms, ModelError> {
-        if !self.optimizer.wants_norms() || !self.decays[tensor] {
-            return Ok(Norms::default());
+    ) -> Result<Vec<Norms>, ModelError> {
+        if !self.optimizer.wants_norms() {
+            return Ok(Vec::new());
         }
-        let mut values = Squares::default();
-        network.values().see(tensor, &mut |all| values.add(all))?;
-        let factor = factor.map_or(1.0, f64::from);
-        Ok(Norms {
-            values: values.sum().sqrt(),
-            gradient: squares(mean, tensor)?.sqrt() * factor,
-        })
+        let (values, factor) = (network.values(), factor.map_or(1.0, f64::from));
+        let of = |(tensor, parameter): (usize, &Parameter)| {
+            if !self.decays[tensor] || parameter.role != Role::Trained {
+                return Ok(Norms::default());
+            }
+            let mut own = Squares::default();
+            values.see(tensor, &mut |values| own.add(values))?;
+            Ok(Norms {
+                values: own.sum().sqrt(),
+                gradient: squares(mean, tensor)?.sqrt() * factor,
+            })
+        };
+        parameters.iter().enumerate().map(of).collect()
     }
 
     fn train<N: Network>(
@@ -168,23 +181,16 @@ fn squares(mean: &Mean<'_>, tensor: usize) -> Result<f64, GradientError> {
     Ok(squares.sum())
 }
 
-/// Moves tensor `tensor` by `momentum` of the way to what `to` makes of each run of its mean.
+/// Lets `step` move each run of tensor `tensor` by what was told for it.
 fn follow<N: Network>(
     network: &mut N,
     tensor: usize,
-    momentum: f64,
     mean: &Mean<'_>,
-    to: impl Fn(usize, &mut [f32]) -> Vec<f32>,
+    step: impl Fn(usize, &mut [f32], &mut [f32]),
 ) -> Result<(), ModelError> {
-    let momentum = momentum as f32;
     let mut done = Ok(());
     network.change(tensor, &mut |values| {
-        done = mean.runs_f32(tensor, |at, run| {
-            let to = to(at, run);
-            for (value, to) in values[at..].iter_mut().zip(to) {
-                *value += momentum * (to - *value);
-            }
-        });
+        done = mean.runs_f32(tensor, |at, told| step(at, &mut values[at..at + told.len()], told));
     })?;
     Ok(done?)
 }

@@ -63,8 +63,14 @@ pub trait Trainable {
         String::new()
     }
 
-    /// Which shards this worker computes next, as far as is known: what it may prepare while it computes. Called at each step before its
-    /// first gradient; it must not reach a gradient's bits.
+    /// How many bytes it will hold besides what it has needed for its first gradient and update, such as samples that are decoded ahead: a
+    /// worker promises to hold no more gradients than it has room for beside them.
+    fn will_hold_bytes(&self) -> usize {
+        0
+    }
+
+    /// Which shards this worker computes next, as far as is known: what it may prepare while it computes. Called before the
+    /// first gradient of each step, and when they change; it must not reach a gradient's bits.
     fn coming(&self, _coming: Coming) {}
 
     /// Writes every gradient tensor, summed (not averaged) over the shard's samples, every auxiliary sum, and the number of

@@ -93,8 +93,8 @@ pub(super) fn shared_hash(shared: &dyn SharedState, step: Step) -> Result<StateH
     Ok(hasher.finish())
 }
 
-/// The hash over names, dtypes and shapes of the gradient's and the state's tensors, the names of the auxiliary sums, and what else the
-/// model says of itself. Equal hashes mean that two models can take part in one sum.
+/// The hash over names, dtypes and shapes of the gradient's and the state's tensors and the names of the auxiliary sums. Equal
+/// hashes mean that two models can take part in one sum.
 ///
 /// # Errors
 /// As [`state_hash`].
@@ -116,10 +116,6 @@ pub fn tensors_hash(model: &dyn Trainable) -> Result<StateHash, StateError> {
         .map(|name| TensorSpec::new(name, Dtype::F64, &[]))
         .collect();
     list("auxiliary", &sums);
-    let described = model.describe();
-    if !described.is_empty() {
-        list("described", &[TensorSpec::new(described, Dtype::U64, &[])]);
-    }
     Ok(hasher.finish())
 }
 

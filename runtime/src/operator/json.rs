@@ -17,6 +17,8 @@ pub fn json(status: &JobStatus) -> Value {
             "steps": spec.steps.get(),
             "samples": spec.samples,
             "batch": spec.batch,
+            "last_batch": spec.last_batch.to_string(),
+            "data": spec.data.parts().iter().map(|part| value!({ "name": part.name, "hash": part.hash.to_string() })).collect::<Vec<_>>(),
             "order": spec.order.to_string(),
         })
     });

@@ -50,7 +50,7 @@ impl Schedule {
 
     /// `rate · factor^(update / every)`, without steps.
     #[must_use]
-    pub const fn exponential(rate: f64, factor: f64, every: u64) -> Self {
+    pub const fn exponential(rate: f64, every: u64, factor: f64) -> Self {
         Self::of(Shape::Exponential { rate, factor, every })
     }
 

@@ -12,7 +12,7 @@ fn close(found: f64, expected: f64) -> bool {
 fn each_schedule_is_its_closed_form() {
     let over = 90_u32;
     let step = Schedule::step(0.4, 30, 0.1);
-    let exponential = Schedule::exponential(0.256, 0.97, 24);
+    let exponential = Schedule::exponential(0.256, 24, 0.97);
     let cosine = Schedule::cosine(0.5, 0.01, u64::from(over));
     let linear = Schedule::linear(0.01, 0.5, u64::from(over));
     for update in 0..over {
@@ -41,8 +41,8 @@ fn curves_begin_and_end_exactly_where_they_say_and_stay_there() {
     }
     assert_eq!(Schedule::step(3.0, 10, 0.5).at(9), 3.0);
     assert_eq!(Schedule::step(3.0, 10, 0.5).at(10), 1.5);
-    assert_eq!(Schedule::exponential(3.0, 0.5, 10).at(0), 3.0);
-    assert_eq!(Schedule::exponential(3.0, 0.5, 10).at(20), 0.75);
+    assert_eq!(Schedule::exponential(3.0, 10, 0.5).at(0), 3.0);
+    assert_eq!(Schedule::exponential(3.0, 10, 0.5).at(20), 0.75);
     assert_eq!(Schedule::from(0.3), Schedule::constant(0.3));
 }
 
@@ -131,11 +131,11 @@ fn no_update_is_too_late_to_have_a_rate() {
         Schedule::step(0.1, 1, 0.5),
         Schedule::step(0.0, 1, 2.0),
         Schedule::step(0.1, 1, 2.0),
-        Schedule::exponential(0.1, 0.5, 3),
-        Schedule::exponential(0.0, 2.0, 3),
-        Schedule::exponential(3.0, 2.0, 3),
-        Schedule::exponential(0.1, 0.0, u64::MAX),
-        Schedule::exponential(0.1, 0.5, u64::MAX),
+        Schedule::exponential(0.1, 3, 0.5),
+        Schedule::exponential(0.0, 3, 2.0),
+        Schedule::exponential(3.0, 3, 2.0),
+        Schedule::exponential(0.1, u64::MAX, 0.0),
+        Schedule::exponential(0.1, u64::MAX, 0.5),
         Schedule::cosine(0.1, 0.0, u64::MAX),
         Schedule::linear(0.0, f64::MAX, u64::MAX),
         Schedule::linear(f64::MAX, 0.0, u64::MAX),
@@ -164,8 +164,8 @@ fn what_makes_no_rate_is_refused_in_words_and_panics_nowhere() {
         for schedule in [
             Schedule::step(rate, 1, 0.1),
             Schedule::step(1.0, 1, rate),
-            Schedule::exponential(rate, 0.1, 1),
-            Schedule::exponential(1.0, rate, 1),
+            Schedule::exponential(rate, 1, 0.1),
+            Schedule::exponential(1.0, 1, rate),
             Schedule::cosine(rate, 0.1, 1),
             Schedule::cosine(0.1, rate, 1),
             Schedule::linear(rate, 0.1, 1),
@@ -178,7 +178,7 @@ fn what_makes_no_rate_is_refused_in_words_and_panics_nowhere() {
     }
     for schedule in [
         Schedule::step(1.0, 0, 0.1),
-        Schedule::exponential(1.0, 0.1, 0),
+        Schedule::exponential(1.0, 0, 0.1),
         Schedule::cosine(1.0, 0.1, 0),
         Schedule::linear(1.0, 0.1, 0),
     ] {
@@ -199,7 +199,7 @@ fn a_description_has_all_constants() {
         (Schedule::constant(1e-8), "constant(rate 0.00000001)"),
         (Schedule::step(0.1, 30, 0.5), "step(rate 0.1, every 30, factor 0.5)"),
         (
-            Schedule::exponential(0.1, 0.5, 30),
+            Schedule::exponential(0.1, 30, 0.5),
             "exponential(rate 0.1, factor 0.5, every 30)",
         ),
         (Schedule::cosine(0.5, 0.1, 9), "cosine(from 0.5, to 0.1, over 9)"),

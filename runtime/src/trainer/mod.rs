@@ -15,7 +15,7 @@ use sardana_protocol::limits::{MAX_RESULTS, MAX_TEXT_BYTES};
 use sardana_protocol::member::Member;
 use sardana_protocol::messages::StepReport;
 use sardana_protocol::snapshot::Share;
-use sardana_protocol::words::Step;
+use sardana_protocol::words::{ShardRange, Step};
 use tracing::{Span, span};
 
 use crate::copies::Copies;
@@ -44,6 +44,8 @@ pub(crate) struct Facts {
     /// What the state's tensors are called, for checkpoints.
     pub(crate) description: Bytes,
     pub(crate) auxiliary: Vec<String>,
+    /// Bytes that the model will hold besides what it has needed so far.
+    pub(crate) will_hold_bytes: usize,
 }
 
 /// Builds the model and probes it.
@@ -55,7 +57,9 @@ pub(crate) fn prepare<M: Trainable>(
     let mut model = build(spec).map_err(TrainingError::Build)?;
     let probe = probe(&mut model, &sampler).map_err(Box::new)?;
     let layout = Arc::new(Layout::new(model.gradients(), model.auxiliary().len())?);
-    let fingerprint = fingerprint::of_this_process(tensors_hash(&model)?, probe.after).map_err(TrainingError::Program)?;
+    let settings = StateHash::of(model.describe().as_bytes());
+    let fingerprint =
+        fingerprint::of_this_process(tensors_hash(&model)?, settings, probe.after).map_err(TrainingError::Program)?;
     let facts = Facts {
         identity: JobIdentity {
             spec: spec.clone(),
@@ -65,6 +69,7 @@ pub(crate) fn prepare<M: Trainable>(
         pieces: Arc::new(pieces(&model)?),
         description: describe(&model)?,
         auxiliary: model.auxiliary(),
+        will_hold_bytes: model.will_hold_bytes(),
     };
     Ok(Prepared {
         model,
@@ -87,8 +92,8 @@ pub(crate) struct Training<'a, M> {
     driver: &'a StepDriver,
     copies: Copies,
     in_step: StepSpan,
-    /// The step at which the model was last told which shards come.
-    told: Option<Step>,
+    /// What the model was last told of the shards that come.
+    told: Option<(Step, ShardRange)>,
 }
 
 /// What a model logs says by this span of which step it is. It is made once for each step, not for each gradient.
@@ -144,9 +149,9 @@ impl<'a, M: Trainable> Training<'a, M> {
                 mode,
             } => {
                 let _in_step = in_step.enter(step);
-                if *told != Some(step) {
-                    *told = Some(step);
-                    let shards = driver.read(Member::coming_shards);
+                let shards = driver.read(Member::coming_shards);
+                if *told != Some((step, shards)) {
+                    *told = Some((step, shards));
                     let coming = shards.start()..shards.end();
                     model.coming(Coming::new(sampler.clone(), step, coming, facts.identity.spec.steps));
                 }

@@ -84,6 +84,7 @@ fn job() -> JobIdentity {
         fingerprint: Fingerprint {
             program: hash,
             tensors: hash,
+            settings: hash,
             processor: "x86_64 avx2".to_owned(),
             device: "cpu".to_owned(),
             libraries: "none 1".to_owned(),

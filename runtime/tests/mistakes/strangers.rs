@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use sardana::data::fingerprint::Fingerprinting;
+use sardana::data::{DataError, DataFingerprint, DataHash, Dataset, DatasetExt, SampleRandom};
 use sardana::model::ModelError;
 use sardana::worker::{EXIT_RETRY, ProcessError};
 use sardana::{Job, JobSpec, Order, reference};
@@ -62,6 +64,66 @@ fn whatever_differs_is_named_and_the_job_goes_on_without_it() {
     let late = site.worker(3, job(2), Slope::new).outcome().unwrap_err();
     assert!(late.to_string().contains("the job is over"), "{late}");
     assert_eq!(late.exit_code(), 0);
+}
+
+/// Labels in a file of that name.
+#[derive(Clone)]
+struct Labels(&'static str, Vec<u8>);
+
+impl Dataset for Labels {
+    type Item = u8;
+
+    fn len(&self) -> u64 {
+        self.1.len() as u64
+    }
+
+    fn get(&self, index: u64, _: &SampleRandom) -> Result<u8, DataError> {
+        Ok(self.1[index as usize])
+    }
+
+    fn fingerprint(&self) -> Result<DataFingerprint, DataError> {
+        let images = Fingerprinting::default().part("images", DataHash::of(b"images"));
+        Ok(images.part(self.0, DataHash::of(&self.1)).finish())
+    }
+}
+
+#[test]
+fn a_worker_with_other_data_is_told_what_differs() {
+    let mut site = Site::new(2);
+    let labels = Labels("labels", (0..64).collect());
+    let on = |data: &dyn Dataset<Item = u8>| {
+        let job = Job::builder("slope").seed(7).shards(4).steps(5);
+        job.train(&data, 16).unwrap().build().unwrap()
+    };
+    let first = site.worker(1, on(&labels), Slope::new);
+    site.joined();
+    let mut changed = labels.clone();
+    changed.1[40] += 1;
+    site.worker(2, on(&changed), Slope::new).gives_up(&[
+        "the data differs",
+        "expected labels with hash",
+        "found labels with hash",
+        "sardana data check",
+    ]);
+    let renamed = Labels("labels-2", labels.1.clone());
+    site.worker(2, on(&renamed), Slope::new)
+        .gives_up(&["the data differs", "expected labels with", "found labels-2 with"]);
+    let mut longer = labels.clone();
+    longer.1.push(9);
+    site.worker(2, on(&longer), Slope::new)
+        .gives_up(&["the number of samples differs", "expected 64", "found 65"]);
+    let flipped = labels.clone().map("flip", |label, _| Ok(label));
+    site.worker(2, on(&flipped), Slope::new).gives_up(&[
+        "the data differs",
+        "expected nothing after labels",
+        "found the transform `flip`",
+    ]);
+    site.worker(2, job(1), Slope::new)
+        .gives_up(&["the data differs", "found data that the program says nothing about"]);
+
+    let second = site.worker(2, on(&labels), Slope::new);
+    let hash = site.end().unwrap().hash;
+    assert_eq!((first.state(), second.state()), (hash, hash));
 }
 
 #[test]

@@ -137,6 +137,7 @@ impl World {
                 fingerprint: Fingerprint {
                     program: hash,
                     tensors: hash,
+                    settings: hash,
                     processor: String::new(),
                     device: String::new(),
                     libraries: String::new(),

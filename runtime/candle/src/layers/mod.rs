@@ -13,8 +13,7 @@
 //! | `rope`, `rope_i`, `rope_thd` | no gradient, and no error | `rope_slow`, `rope_i_slow` |
 //! | `BatchNorm` | its state depends on which worker computes a shard | [`BatchNorm2d`] |
 //! | `Dropout` | cannot be seeded | [`Dropout`] |
-//! | `conv2d` with a stride, where height and width leave other rests | an error | a column or row of zeros more (`pad_with_zeros`)
-//! |
+//! | `conv2d` with a stride, where height and width leave other rests | an error | a row of zeros more |
 //! | `relu` | a NaN becomes 0, so it is never seen | watch what goes into it |
 
 mod avg_pool;

@@ -11,7 +11,7 @@ mod tests;
 use std::fmt::{self, Debug};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 
 use queue::{Queue, Ticket};
 
@@ -23,7 +23,7 @@ pub const AHEAD_BYTES: usize = 256 << 20;
 /// A data set whose samples are decoded ahead. See [`crate::loader`].
 pub struct Loader<D: Dataset> {
     work: Arc<Work<D>>,
-    decoders: Vec<JoinHandle<()>>,
+    threads: usize,
 }
 
 /// What the training thread and the decoders share.
@@ -46,33 +46,43 @@ where
     /// # Errors
     /// When the system gives no thread.
     pub fn new(dataset: D) -> Result<Self, DataError> {
-        Self::with(dataset, 1, AHEAD_BYTES)
+        Self::on_demand(dataset).ahead(AHEAD_BYTES).threads(1)
     }
 
-    /// Decodes samples of `dataset` on this many threads, with this many bytes of memory for those that wait. With no threads the training
-    /// thread decodes each shard when it needs it. A shard that is larger than the memory is decoded all the same, once it is needed.
+    /// Decodes each sample of `dataset` when it is needed, on the training thread: best for what lies in memory already.
+    pub fn on_demand(dataset: D) -> Self {
+        Self {
+            work: Arc::new(Work {
+                dataset,
+                queue: Mutex::new(Queue::new(0)),
+                to_decode: Condvar::new(),
+                decoded: Condvar::new(),
+            }),
+            threads: 0,
+        }
+    }
+
+    /// Memory for samples that wait. A shard that is larger is decoded all the same, once it is needed.
+    #[must_use]
+    pub fn ahead(self, bytes: usize) -> Self {
+        self.work.lock().hold_at_most(bytes);
+        self
+    }
+
+    /// Decodes on so many more threads of its own, which end with this.
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn with(dataset: D, threads: usize, ahead_bytes: usize) -> Result<Self, DataError> {
-        let ahead_bytes = if threads == 0 { 0 } else { ahead_bytes };
-        let work = Arc::new(Work {
-            dataset,
-            queue: Mutex::new(Queue::new(ahead_bytes)),
-            to_decode: Condvar::new(),
-            decoded: Condvar::new(),
-        });
-        let mut loader = Self {
-            work,
-            decoders: Vec::new(),
-        };
-        for number in 0..threads {
-            let work = Arc::clone(&loader.work);
+    pub fn threads(mut self, more: usize) -> Result<Self, DataError> {
+        for _ in 0..more {
+            let (work, number) = (Arc::clone(&self.work), self.threads);
             let decoder = thread::Builder::new().name(format!("decoder {number}"));
+            // Not waited for at the end: what it reads from may hang.
             let started = decoder.spawn(move || work.decode_ahead());
-            loader.decoders.push(started.map_err(|source| DataError::Own(source.into()))?);
+            started.map_err(|source| DataError::Own(source.into()))?;
+            self.threads += 1;
         }
-        Ok(loader)
+        Ok(self)
     }
 
     /// Which shards are needed next: others that wait are dropped, and these are decoded in this order.
@@ -88,9 +98,9 @@ where
     pub fn samples(&self, shard: &Shard) -> Result<Vec<D::Item>, DataError> {
         let work = &*self.work;
         let mut queue = work.lock();
-        queue.need(shard);
-        work.to_decode.notify_all();
         loop {
+            queue.need(shard);
+            work.to_decode.notify_all();
             if let Some(samples) = queue.take(shard) {
                 // Room for others.
                 work.to_decode.notify_all();
@@ -108,7 +118,7 @@ impl<D: Dataset> Debug for Loader<D> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Loader")
-            .field("threads", &self.decoders.len())
+            .field("threads", &self.threads)
             .field("held_bytes", &self.held_bytes())
             .finish_non_exhaustive()
     }
@@ -119,6 +129,12 @@ impl<D: Dataset> Loader<D> {
     #[must_use]
     pub fn dataset(&self) -> &D {
         &self.work.dataset
+    }
+
+    /// How many bytes of samples may wait.
+    #[must_use]
+    pub fn ahead_bytes(&self) -> usize {
+        self.work.lock().most_bytes()
     }
 
     /// Bytes of samples that wait.
@@ -154,12 +170,15 @@ where
     /// Decodes one sample, without holding up others.
     fn decode<'a>(&'a self, queue: MutexGuard<'a, Queue<D::Item>>, ticket: &Ticket) -> MutexGuard<'a, Queue<D::Item>> {
         drop(queue);
-        let get = || self.dataset.get(ticket.sample, &ticket.random);
-        let sample = catch_unwind(AssertUnwindSafe(get)).unwrap_or_else(|_| {
+        let get = || {
+            let sample = self.dataset.get(ticket.sample, &ticket.random);
+            let bytes = sample.as_ref().map_or(0, HeldBytes::held_bytes);
+            (sample, bytes)
+        };
+        let (sample, bytes) = catch_unwind(AssertUnwindSafe(get)).unwrap_or_else(|_| {
             let what = format!("the data set panicked at sample {}; its message is above", ticket.sample);
-            Err(DataError::Own(what.into()))
+            (Err(DataError::Own(what.into())), 0)
         });
-        let bytes = sample.as_ref().map_or(0, HeldBytes::held_bytes);
         let mut queue = self.lock();
         queue.done(ticket, sample, bytes);
         self.decoded.notify_all();
@@ -171,9 +190,5 @@ impl<D: Dataset> Drop for Loader<D> {
     fn drop(&mut self) {
         self.work.lock().end();
         self.work.to_decode.notify_all();
-        for decoder in self.decoders.drain(..) {
-            // It cannot have panicked: what a data set does is caught.
-            let _ = decoder.join();
-        }
     }
 }

@@ -1,15 +1,18 @@
 //! Which sample is decoded next, which shards are held, and when the memory is full. No threads and no decoding.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sardana_protocol::words::Step;
 
 use crate::{Coming, DataError, SampleRandom, Shard};
 
+/// A shard of a step.
+type Place = (Step, u32);
+
 /// One sample to be decoded.
 #[derive(Clone, Debug)]
 pub(super) struct Ticket {
-    place: (Step, u32),
+    place: Place,
     at: usize,
     /// Which of several tries of this shard it is of.
     round: u64,
@@ -23,14 +26,18 @@ pub(super) struct Queue<T> {
     /// Bytes that may wait.
     most: usize,
     held: usize,
-    /// Of the samples that were decoded last, each: what the next ones are reckoned at. 0 before the first.
+    /// Of the sample that was decoded last: what the next ones are reckoned at. 0 before the first.
     usual: usize,
     /// Samples given out and not back.
     away: usize,
     coming: Option<Coming>,
     /// Where the next shard of `coming` is looked for.
-    next: (Step, u32),
-    shards: BTreeMap<(Step, u32), Waiting<T>>,
+    next: Place,
+    shards: BTreeMap<Place, Waiting<T>>,
+    /// Those that have samples to be given out.
+    open: BTreeSet<Place>,
+    /// The shard that the training thread waits for: memory does not matter to it.
+    needed: Option<Place>,
     rounds: u64,
     over: bool,
 }
@@ -48,7 +55,7 @@ struct Waiting<T> {
 }
 
 impl<T> Queue<T> {
-    /// With room for `most` bytes.
+    /// With room for `most` bytes that wait.
     pub(super) fn new(most: usize) -> Self {
         Self {
             most,
@@ -58,9 +65,20 @@ impl<T> Queue<T> {
             coming: None,
             next: (Step::ZERO, 0),
             shards: BTreeMap::new(),
+            open: BTreeSet::new(),
+            needed: None,
             rounds: 0,
             over: false,
         }
+    }
+
+    /// From now on so many bytes may wait.
+    pub(super) fn hold_at_most(&mut self, bytes: usize) {
+        self.most = bytes;
+    }
+
+    pub(super) const fn most_bytes(&self) -> usize {
+        self.most
     }
 
     /// Nothing more is decoded.
@@ -84,6 +102,7 @@ impl<T> Queue<T> {
             *held -= if needed { 0 } else { waiting.bytes };
             needed
         });
+        self.open.retain(|&(step, shard)| coming.has(step, shard));
         let goes_on = |old: &Coming| old.shards() == coming.shards() && old.step() <= coming.step();
         if !self.coming.as_ref().is_some_and(goes_on) || self.next.0 < coming.step() {
             // Of the step under way some shards may be computed already: those that are not will be asked for.
@@ -92,22 +111,23 @@ impl<T> Queue<T> {
         self.coming = Some(coming);
     }
 
-    /// This shard is needed now, whatever is planned.
+    /// This shard is needed now, whatever is planned and however much is held.
     pub(super) fn need(&mut self, shard: &Shard) {
-        let place = (shard.step(), shard.index());
+        let place = place(shard);
         if self.shards.get(&place).is_some_and(|waiting| waiting.shard != *shard) {
             // Of another job's data order: nothing of it can be used.
             let stale = self.shards.remove(&place);
             self.held -= stale.map_or(0, |waiting| waiting.bytes);
         }
         if !self.shards.contains_key(&place) {
-            self.open(shard.clone());
+            self.begin(shard.clone());
         }
+        self.needed = Some(place);
     }
 
-    fn open(&mut self, shard: Shard) {
+    fn begin(&mut self, shard: Shard) {
         self.rounds += 1;
-        let count = shard.samples().len();
+        let (place, count) = (place(&shard), shard.samples().len());
         let waiting = Waiting {
             round: self.rounds,
             samples: (0..count).map(|_| None).collect(),
@@ -116,44 +136,58 @@ impl<T> Queue<T> {
             bytes: 0,
             shard,
         };
-        self.shards.insert((waiting.shard.step(), waiting.shard.index()), waiting);
+        self.shards.insert(place, waiting);
+        self.open.insert(place);
     }
 
     /// The next sample of `shard`, if one is left to be given out.
     pub(super) fn ticket_of(&mut self, shard: &Shard) -> Option<Ticket> {
-        let waiting = self.shards.get_mut(&(shard.step(), shard.index()))?;
-        let ticket = waiting.ticket()?;
-        self.away += 1;
-        Some(ticket)
+        self.give(place(shard))
     }
 
-    /// The next sample to be decoded ahead: none while memory is full, or nothing is to be done.
+    /// The next sample to be decoded: of the shard that is waited for, or, while there is memory, of those that come.
     pub(super) fn ticket(&mut self) -> Option<Ticket> {
+        if let Some(ticket) = self.needed.and_then(|place| self.give(place)) {
+            return Some(ticket);
+        }
         loop {
             let reckoned = self.held + (self.away + 1) * self.usual;
             // The first sample says how large they are.
             if reckoned > self.most || (self.usual == 0 && self.away > 0) {
                 return None;
             }
-            if let Some(ticket) = self.shards.values_mut().find_map(Waiting::ticket) {
-                self.away += 1;
-                return Some(ticket);
+            if let Some(&first) = self.open.first() {
+                match self.give(first) {
+                    Some(ticket) => return Some(ticket),
+                    None => continue,
+                }
             }
             let (step, shard) = self.next;
             let next = self.coming.as_ref()?.from(step, shard)?;
             self.next = (next.step(), next.index() + 1);
-            if !self.shards.contains_key(&(next.step(), next.index())) {
-                self.open(next);
+            if !self.shards.contains_key(&place(&next)) {
+                self.begin(next);
             }
         }
     }
 
+    fn give(&mut self, place: Place) -> Option<Ticket> {
+        let ticket = self.shards.get_mut(&place).and_then(Waiting::ticket);
+        match &ticket {
+            Some(_) => self.away += 1,
+            None => {
+                self.open.remove(&place);
+            }
+        }
+        ticket
+    }
+
     /// A sample is decoded, or cannot be.
     pub(super) fn done(&mut self, ticket: &Ticket, sample: Result<T, DataError>, bytes: usize) {
+        // What is kept of a sample beside what it holds itself.
+        let bytes = bytes + size_of::<Option<Result<T, DataError>>>() + size_of::<u64>();
         self.away -= 1;
-        if bytes > 0 {
-            self.usual = bytes;
-        }
+        self.usual = bytes;
         // Its shard may have been dropped meanwhile, or be tried anew.
         let waiting = self
             .shards
@@ -169,12 +203,16 @@ impl<T> Queue<T> {
 
     /// All samples of `shard`, once they are there.
     pub(super) fn take(&mut self, shard: &Shard) -> Option<Vec<Result<T, DataError>>> {
-        let place = (shard.step(), shard.index());
+        let place = place(shard);
         if self.shards.get(&place)?.missing > 0 {
             return None;
         }
         let waiting = self.shards.remove(&place)?;
+        self.open.remove(&place);
         self.held -= waiting.bytes;
+        if self.needed == Some(place) {
+            self.needed = None;
+        }
         // What was taken is not decoded ahead once more.
         if self.coming.as_ref().is_some_and(|coming| coming.has(place.0, place.1)) {
             self.next = self.next.max((place.0, place.1 + 1));
@@ -183,13 +221,17 @@ impl<T> Queue<T> {
     }
 }
 
+fn place(shard: &Shard) -> Place {
+    (shard.step(), shard.index())
+}
+
 impl<T> Waiting<T> {
     fn ticket(&mut self) -> Option<Ticket> {
         let at = self.given;
         let &sample = self.shard.samples().get(at)?;
         self.given += 1;
         Some(Ticket {
-            place: (self.shard.step(), self.shard.index()),
+            place: place(&self.shard),
             at,
             round: self.round,
             sample,

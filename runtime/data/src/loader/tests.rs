@@ -26,6 +26,19 @@ impl Counted {
     }
 }
 
+fn loader<D>(data: D, threads: usize, ahead: usize) -> Loader<D>
+where
+    D: Dataset + 'static,
+    D::Item: HeldBytes,
+{
+    Loader::on_demand(data).ahead(ahead).threads(threads).unwrap()
+}
+
+/// What one sample takes of the memory.
+fn each() -> usize {
+    vec![0_u64; 128].held_bytes() + size_of::<Option<Result<Vec<u64>, DataError>>>() + 8
+}
+
 const SAMPLES: u64 = 64;
 
 impl Dataset for Counted {
@@ -79,11 +92,11 @@ fn trained(loader: &Loader<Arc<Counted>>, shards: std::ops::Range<u32>) -> Vec<V
 
 #[test]
 fn the_samples_do_not_depend_on_threads_or_memory() {
-    let expected = trained(&Loader::with(Counted::new(), 0, 0).unwrap(), 0..4);
+    let expected = trained(&Loader::on_demand(Counted::new()), 0..4);
     assert_eq!(expected.len() as u64, 16 * STEPS);
     for threads in 1..=8 {
         for bytes in [1, 5_000, 1 << 20] {
-            let loader = Loader::with(Counted::new(), threads, bytes).unwrap();
+            let loader = loader(Counted::new(), threads, bytes);
             assert_eq!(trained(&loader, 0..4), expected, "{threads} threads, {bytes} bytes");
         }
     }
@@ -93,7 +106,7 @@ fn the_samples_do_not_depend_on_threads_or_memory() {
 fn each_sample_of_each_epoch_is_decoded_once() {
     for bytes in [3_000, 1 << 20] {
         let data = Counted::new();
-        trained(&Loader::with(Arc::clone(&data), 3, bytes).unwrap(), 0..4);
+        trained(&loader(Arc::clone(&data), 3, bytes), 0..4);
         let epochs = (16 * STEPS / SAMPLES) as usize;
         let made = data.made();
         assert!(made.values().all(|&times| times == epochs), "{bytes} bytes: {made:?}");
@@ -103,10 +116,9 @@ fn each_sample_of_each_epoch_is_decoded_once() {
 
 #[test]
 fn what_waits_stays_within_the_memory() {
-    let each = vec![0_u64; 128].held_bytes();
-    for (threads, budget) in [(1, 10 * each), (4, 10 * each), (4, 40 * each)] {
+    for (threads, budget) in [(1, 10 * each()), (4, 10 * each()), (4, 40 * each())] {
         let data = Counted::new();
-        trained(&Loader::with(Arc::clone(&data), threads, budget).unwrap(), 0..4);
+        trained(&loader(Arc::clone(&data), threads, budget), 0..4);
         let most = data.most_held.load(Ordering::Relaxed);
         assert!(most <= budget, "{threads} threads held {most} of {budget} bytes");
     }
@@ -114,15 +126,14 @@ fn what_waits_stays_within_the_memory() {
 
 #[test]
 fn decoders_fill_the_memory_before_they_are_asked() {
-    let loader = Loader::with(Counted::new(), 2, 1 << 20).unwrap();
+    let loader = loader(Counted::new(), 2, 1 << 20);
     loader.coming(coming(0, 1..3));
     // Of the step under way only what is asked for; of the others all.
     let (two, all) = (2 * 4, (STEPS as usize - 1) * 2 * 4);
     let samples = loader.samples(&sampler().shard(Step::ZERO, 1)).unwrap();
     assert_eq!(samples.len() * 2, two);
-    let each = samples[0].held_bytes();
     let mut queue = loader.work.lock();
-    while queue.held_bytes() < all * each {
+    while queue.held_bytes() < all * each() {
         queue = loader.work.decoded.wait(queue).unwrap();
     }
     drop(queue);
@@ -131,18 +142,18 @@ fn decoders_fill_the_memory_before_they_are_asked() {
 
 #[test]
 fn what_a_new_generation_took_away_is_dropped() {
-    let loader = Loader::with(Counted::new(), 1, 1 << 20).unwrap();
+    let loader = loader(Counted::new(), 1, 1 << 20);
     loader.coming(coming(0, 0..4));
     let wait_for = |samples: usize| {
         let mut queue = loader.work.lock();
-        while queue.held_bytes() < samples * vec![0_u64; 128].held_bytes() {
+        while queue.held_bytes() < samples * each() {
             queue = loader.work.decoded.wait(queue).unwrap();
         }
     };
     wait_for(11 * 16);
-    let each = loader.held_bytes() / (11 * 16);
+    assert_eq!(loader.held_bytes(), 11 * 16 * each());
     loader.coming(coming(3, 2..4));
-    assert_eq!(loader.held_bytes(), 9 * 8 * each, "steps 3 to 11, two shards of four");
+    assert_eq!(loader.held_bytes(), 9 * 8 * each(), "steps 3 to 11, two shards of four");
     // What is kept serves.
     let before = loader.dataset().made().values().sum::<usize>();
     loader.samples(&sampler().shard(Step::new(3), 2)).unwrap();
@@ -161,7 +172,7 @@ fn a_sample_that_cannot_be_read_is_an_error_of_its_shard_alone() {
             8 => panic!("number 8"),
             _ => Ok(sample),
         });
-        let loader = Loader::with(bad, threads, 1 << 20).unwrap();
+        let loader = loader(bad, threads, 1 << 20);
         loader.coming(coming(0, 0..4));
         let mut failed = Vec::new();
         for index in 0..16 {
@@ -178,4 +189,61 @@ fn a_sample_that_cannot_be_read_is_an_error_of_its_shard_alone() {
         }
         assert!((1..=2).contains(&failed.len()), "{failed:?}");
     }
+}
+
+/// Both sample sizes and the budget are such that nothing may be decoded ahead: yet decoders help with what is waited for.
+#[test]
+fn what_is_waited_for_is_decoded_by_all_however_little_memory_there_is() {
+    let data = Counted::new().map("both at once", |sample: Vec<u64>, _| {
+        // Two of these are needed at once to go on.
+        MEETING.wait();
+        Ok(sample)
+    });
+    static MEETING: std::sync::Barrier = std::sync::Barrier::new(2);
+    let loader = loader(data, 1, 1);
+    let samples = loader.samples(&sampler().shard(Step::ZERO, 0)).unwrap();
+    assert_eq!(samples.len(), 4);
+}
+
+#[test]
+fn a_size_that_cannot_be_told_is_an_error_too() {
+    struct Untellable;
+    impl HeldBytes for Untellable {
+        fn held_bytes(&self) -> usize {
+            panic!("no size")
+        }
+    }
+    let data = Counted::new().map("untellable", |_, _| Ok(Untellable));
+    let loader = loader(data, 2, 1 << 20);
+    loader.coming(coming(0, 0..4));
+    let error = loader.samples(&sampler().shard(Step::ZERO, 0)).err().unwrap().to_string();
+    assert!(error.contains("panicked at sample"), "{error}");
+}
+
+#[test]
+fn two_threads_may_ask_for_one_shard() {
+    let loader = loader(Counted::new(), 1, 1 << 20);
+    let shard = sampler().shard(Step::ZERO, 0);
+    std::thread::scope(|scope| {
+        let ask = || loader.samples(&shard).unwrap().len();
+        let others: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+        assert!(others.into_iter().all(|other| other.join().unwrap() == 4));
+    });
+}
+
+/// A data set that hangs, as one on a server that is gone, does not keep its loader.
+#[test]
+fn a_loader_ends_although_a_decoder_hangs() {
+    static BEGUN: std::sync::Barrier = std::sync::Barrier::new(2);
+    static RELEASED: std::sync::Barrier = std::sync::Barrier::new(2);
+    let data = Counted::new().map("hangs", |sample: Vec<u64>, _| {
+        BEGUN.wait();
+        RELEASED.wait();
+        Ok(sample)
+    });
+    let loader = loader(data, 1, 1 << 20);
+    loader.coming(coming(0, 0..4));
+    BEGUN.wait();
+    drop(loader);
+    RELEASED.wait();
 }

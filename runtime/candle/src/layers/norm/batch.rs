@@ -1,10 +1,10 @@
 //! Batch normalisation over the samples of one shard (Ioffe and Szegedy: "Batch normalization", 2015; Hoffer, Hubara and Soudry:
 //! "Train longer, generalize better", 2017, whose ghost batches these are).
 
-use candle_core::{Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 use candle_nn::ModuleT;
 
-use super::standard::{Groups, Moments, standardised};
+use super::standard::{Groups, standardised};
 use super::{Affine, check_channels, checked_eps};
 use crate::{Builder, Pass, Running};
 
@@ -19,7 +19,7 @@ const NAME: &str = "BatchNorm2d";
 /// - Where K must not matter, or shards are small, take [`GroupNorm`](crate::GroupNorm), which looks at one sample at a time.
 /// - There is no normalisation over the whole batch: each such layer would have all workers wait for each other, forward and
 ///   backward.
-/// - The running mean and variance follow those of the whole batch, from the means and mean squares of its shards. The variance is
+/// - The running mean and variance follow those of the whole batch, from what its shards tell. The variance is
 ///   the biased one. They move with the update, never while a network computes.
 ///
 /// Calling it fails for another number of channels, without any value, and in training while no shard is under way.
@@ -54,10 +54,17 @@ impl BatchNorm2d {
             inner: input.dims()[2..].iter().product(),
         };
         let (standard, moments) = standardised(input, groups, self.eps)?;
-        let told = |what: fn(&Moments) -> f64| moments.iter().map(|moments| what(moments) as f32).collect();
-        self.pass.tell(self.running.means, told(|of| of.mean))?;
-        self.pass
-            .tell(self.running.squares, told(|of| of.variance + of.mean * of.mean))?;
+        // Distances from the running mean, so that a variance which is small beside the mean is not rounded away.
+        let running = self.running.mean.detach().to_dtype(DType::F64)?.to_vec1::<f64>()?;
+        let each = moments
+            .iter()
+            .zip(running)
+            .map(|(moments, running)| (moments.mean - running, moments.variance));
+        let (means, squares) = each
+            .map(|(mean, variance)| (mean as f32, (variance + mean * mean) as f32))
+            .unzip();
+        self.pass.tell(self.running.means, means)?;
+        self.pass.tell(self.running.squares, squares)?;
         self.affine.apply(&standard, 1)
     }
 
@@ -175,6 +182,20 @@ mod tests {
         norm.forward_t(&input, false).unwrap();
         assert_eq!(norm.running.mean.to_vec1::<f32>().unwrap(), [0.0, 0.0]);
         assert_eq!(norm.running.variance.to_vec1::<f32>().unwrap(), [1.0, 1.0]);
+    }
+
+    /// In f32 the squares of such numbers have steps of 8.
+    #[test]
+    fn a_variance_that_is_small_beside_the_mean_is_told_exactly() {
+        let builder = Builder::new(1);
+        let mut norm = BatchNorm2d::new(1, 1e-5, 0.1, &builder).unwrap();
+        norm.running.mean = Tensor::new(&[9_999.0_f32], &Device::Cpu).unwrap();
+        let input = Tensor::new(&[[9_999.0_f32], [10_001.0]], &Device::Cpu).unwrap();
+        builder.pass().begin(&shard(1, 0, 0));
+        norm.forward_t(&input, true).unwrap();
+        let told = builder.pass().end();
+        // Distances 0 and 2 from the running mean.
+        assert_eq!(told, [(norm.running.means, vec![1.0]), (norm.running.squares, vec![2.0])]);
     }
 
     #[test]

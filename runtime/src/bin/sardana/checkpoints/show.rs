@@ -82,7 +82,13 @@ fn as_text(details: &Details) -> String {
         ("job", plain(&spec.name)),
         ("seed", spec.seed.to_string()),
         ("shards", format!("{}, {} order", spec.shards, spec.order)),
-        ("data", format!("{} samples, {} a step", spec.samples, spec.batch)),
+        (
+            "data",
+            format!(
+                "{} samples, {} a step, last batch {}",
+                spec.samples, spec.batch, spec.last_batch
+            ),
+        ),
         ("run", manifest.run.to_string()),
         ("snapshot", manifest.snapshot.to_string()),
         ("state zero", manifest.identity.state_zero.to_string()),
@@ -93,7 +99,17 @@ fn as_text(details: &Details) -> String {
         ("libraries", plain(&print.libraries)),
         ("probe", print.probe.to_string()),
     ];
-    let rows: Vec<_> = lines.into_iter().map(|(name, value)| [name.to_owned(), value]).collect();
+    let of_data = spec
+        .data
+        .parts()
+        .iter()
+        .map(|part| format!("{} with hash {}", plain(&part.name), part.hash));
+    let of_data = of_data.map(|part| ["trained on".to_owned(), part]);
+    let rows: Vec<_> = lines
+        .into_iter()
+        .map(|(name, value)| [name.to_owned(), value])
+        .chain(of_data)
+        .collect();
     let mut text = columns(&rows);
     if let Ok((specs, _)) = &details.state {
         // Writing to a text cannot fail.
@@ -149,6 +165,8 @@ fn as_json(details: &Details) -> Value {
             "steps": spec.steps.get(),
             "samples": spec.samples,
             "batch": spec.batch,
+            "last_batch": spec.last_batch.to_string(),
+            "data": spec.data.parts().iter().map(|part| json!({ "name": part.name, "hash": part.hash.to_string() })).collect::<Vec<_>>(),
             "order": spec.order.to_string(),
             "state_zero": manifest.identity.state_zero.to_string(),
             "task": manifest.identity.task().to_string(),
