@@ -11,6 +11,7 @@ use sardana::fit::Fit;
 use sardana::job::JobBuilder;
 use sardana::model::ModelError;
 use sardana::optim::Adam;
+use sardana::schedule::Schedule;
 use sardana::{Job, JobSpec};
 use sardana_candle::{CrossEntropy, Net, build};
 use tempfile::TempDir;
@@ -114,7 +115,7 @@ impl Data {
         let fit = Fit::builder(network)
             .data(Loader::new(self.part(Part::Train)?)?)
             .held_out(self.part(Part::Test)?)
-            .optimizer(Adam::new(), 1e-3);
+            .optimizer(Adam::new(), Schedule::cosine(2e-3, 0.0, spec.steps.get()));
         Ok(fit.build(spec)?)
     }
 }

@@ -208,7 +208,7 @@ impl<N: Network> FitBuilder<N> {
         optimizer.check()?;
         schedule.check()?;
         update::check_slots(&*optimizer)?;
-        if let Some(norm) = self.clip_norm.filter(|norm| !(*norm > 0.0)) {
+        if let Some(norm) = self.clip_norm.filter(|norm| norm.is_nan() || *norm <= 0.0) {
             return Err(FitError::ClipNorm(norm));
         }
         if !(0.0..1.0).contains(&self.decay) {

@@ -5,6 +5,7 @@
 #[path = "../../../actors/tests/notices/cloud.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod cloud;
+mod data;
 mod earlier;
 mod help;
 mod hosts;
@@ -14,6 +15,7 @@ mod mistakes_hosts;
 mod notices;
 mod operating;
 mod output;
+mod picture;
 mod program;
 mod saved;
 mod signals;

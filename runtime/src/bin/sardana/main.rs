@@ -6,6 +6,7 @@ mod asking;
 mod checkpoint;
 mod checkpoints;
 mod coordinator;
+mod data;
 mod drain;
 mod ending;
 mod invite;
@@ -57,6 +58,7 @@ enum Command {
     Coordinator(coordinator::Coordinator),
     Checkpoint(checkpoint::Checkpoint),
     Checkpoints(checkpoints::Checkpoints),
+    Data(data::Data),
 }
 
 impl Command {
@@ -73,6 +75,7 @@ impl Command {
             Self::Checkpoint(checkpoint) => checkpoint.carry_out(),
             Self::Coordinator(coordinator) => coordinator.carry_out(),
             Self::Checkpoints(checkpoints) => checkpoints.carry_out(),
+            Self::Data(data) => data.carry_out(),
         }
     }
 }

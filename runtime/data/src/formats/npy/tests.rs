@@ -178,5 +178,5 @@ fn two_files_make_pairs() {
     let (input, target) = pairs.get(2, &SampleRandom::held_out(0, 0)).unwrap();
     assert_eq!((input.values(), target.values()), (&[0.0, 3.25][..], &[0][..]));
     let parts = prints.map(|print| print.into_parts().remove(0));
-    assert_eq!(pairs.fingerprint().unwrap().into_parts(), parts);
+    assert_eq!(pairs.fingerprint().unwrap().parts()[..2], parts);
 }
