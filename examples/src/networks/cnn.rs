@@ -1,8 +1,8 @@
 //! The convolutional network with which MNIST is usually begun: the one of Keras' and PyTorch's first examples.
 
 use candle_core::{Module, Result, Tensor};
-use candle_nn::{Conv2d, Conv2dConfig, Linear, ModuleT, conv2d, linear};
-use sardana_candle::{Builder, Dropout, MaxPool2d};
+use candle_nn::{Linear, ModuleT, linear};
+use sardana_candle::{Builder, Conv2d, Dropout, MaxPool2d};
 
 /// For grey images of 28 × 28: convolutions of 3 × 3 to 32 and 64 channels, pooling by 2, dropout by a quarter, a dense layer of 128 with
 /// dropout by a half, and scores of 10 classes: 1,199,882 parameters.
@@ -23,10 +23,9 @@ impl Cnn {
     /// # Errors
     /// When candle cannot hold a tensor.
     pub fn new(builder: &Builder) -> Result<Self> {
-        let plain = Conv2dConfig::default();
         Ok(Self {
-            first: conv2d(1, 32, 3, plain, builder.pp("conv1").vb())?,
-            second: conv2d(32, 64, 3, plain, builder.pp("conv2").vb())?,
+            first: Conv2d::new(1, 32, 3, &builder.pp("conv1"))?,
+            second: Conv2d::new(32, 64, 3, &builder.pp("conv2"))?,
             pool: MaxPool2d::new(2, 2),
             thin: Dropout::new(0.25, builder)?,
             dense: linear(64 * 12 * 12, 128, builder.pp("dense").vb())?,

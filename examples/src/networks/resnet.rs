@@ -1,8 +1,8 @@
 //! Residual networks for small images (He, Zhang, Ren, Sun: "Deep residual learning for image recognition", 2016, section 4.2).
 
 use candle_core::{Module, Result, Tensor, bail};
-use candle_nn::{Conv2d, Conv2dConfig, Linear, ModuleT, conv2d_no_bias, linear};
-use sardana_candle::{BatchNorm2d, Builder};
+use candle_nn::{Linear, ModuleT, linear};
+use sardana_candle::{BatchNorm2d, Builder, Conv2d};
 
 const EPSILON: f64 = 1e-5;
 const MOMENTUM: f64 = 0.1;
@@ -40,12 +40,7 @@ struct Block {
 }
 
 fn convolution(from: usize, to: usize, stride: usize, builder: &Builder) -> Result<Conv2d> {
-    let config = Conv2dConfig {
-        padding: 1,
-        stride,
-        ..Conv2dConfig::default()
-    };
-    conv2d_no_bias(from, to, 3, config, builder.vb())
+    Ok(Conv2d::without_bias(from, to, 3, builder)?.stride(stride).padding(1))
 }
 
 impl ResNet {

@@ -13,12 +13,13 @@
 //! | `rope`, `rope_i`, `rope_thd` | no gradient, and no error | `rope_slow`, `rope_i_slow` |
 //! | `BatchNorm` | its state depends on which worker computes a shard | [`BatchNorm2d`] |
 //! | `Dropout` | cannot be seeded | [`Dropout`] |
-//! | `conv2d` with a stride, where height and width leave other rests | an error | a row of zeros more |
+//! | `conv2d` | slow backward; an error with some strides | [`Conv2d`] |
 //! | `relu` | a NaN becomes 0, so it is never seen | watch what goes into it |
 
 mod avg_pool;
 #[cfg(test)]
 mod candles_own;
+mod conv;
 mod dropout;
 mod max_pool;
 mod norm;
@@ -27,6 +28,7 @@ mod values;
 mod windows;
 
 pub use avg_pool::AvgPool2d;
+pub use conv::Conv2d;
 pub use dropout::Dropout;
 pub use max_pool::MaxPool2d;
 pub use norm::{BatchNorm2d, GroupNorm, LayerNorm};
