@@ -198,9 +198,9 @@ fn gradients<M: ModuleT>(
     Ok(())
 }
 
-fn apply() -> Result<()> {
+fn apply<M: ModuleT>(module: impl FnOnce(&Builder) -> candle_core::Result<M>) -> Result<()> {
     let spec = spec()?;
-    let mut model = fit(&spec, Cnn::new)?;
+    let mut model = fit(&spec, module)?;
     let shard = Sampler::new(&spec)?.shard(Step::ZERO, 0);
     let layout = Layout::new(model.gradients(), model.auxiliary().len())?;
     let mut buffer = GradientBuffer::zeros(&layout);
@@ -311,7 +311,9 @@ fn main() -> Result<()> {
         gradients("cnn", 2, Cnn::new, Bare::cnn)?;
     }
     if shows("apply") {
-        apply()?;
+        apply(Cnn::new)?;
+        // More than any cache holds.
+        apply(|builder| Dense::new(builder, &[784, 8_192, 2_048, 10]))?;
     }
     if shows("loader") {
         loading()?;

@@ -27,8 +27,10 @@ const SMALL: usize = 8;
 
 const _: () = assert!(SMALL * SMALL == PIXELS);
 
-/// Each of their pixels becomes so many rows and columns; what is left is a border.
-const TIMES: usize = 3;
+/// Of MNIST's training images.
+const MEAN: f32 = 0.1307;
+const DEVIATION: f32 = 0.3081;
+const NORMALISED: &str = "mean 0.1307, deviation 0.3081";
 
 /// The samples of one part: an image with values about 0, and what it shows.
 pub type Samples = Box<dyn Dataset<Item = (Array<f32>, u32)>>;
@@ -68,26 +70,39 @@ impl Data {
         })
     }
 
-    /// One part.
+    /// The images that are trained on: moved by up to a pixel at random.
     ///
     /// # Errors
-    /// When its files are not there or not whole.
-    pub fn part(&self, part: Part) -> Result<Samples, DataError> {
-        let images = Mnist::open(&self.folder, part)?;
-        Ok(Box::new(
-            images.map("mean 0.1307, deviation 0.3081", |(image, label): (Image, u32), _| {
-                Ok((image.normalise(&[0.1307], &[0.3081])?, label))
-            }),
-        ))
+    /// When their files are not there or not whole.
+    pub fn training(&self) -> Result<Samples, DataError> {
+        let images = Mnist::open(&self.folder, Part::Train)?;
+        let moved = images.map("pad 1, crop", |(image, label): (Image, u32), rng| {
+            Ok((image.pad_crop(1, rng), label))
+        });
+        Ok(Box::new(moved.map(NORMALISED, |sample, _| normalise(&sample))))
     }
 
-    /// The job: batches of 128 images, cut into 8 shards.
+    /// The images that are held out.
+    ///
+    /// # Errors
+    /// When their files are not there or not whole.
+    pub fn held_out(&self) -> Result<Samples, DataError> {
+        let images = Mnist::open(&self.folder, Part::Test)?;
+        Ok(Box::new(images.map(NORMALISED, |sample, _| normalise(&sample))))
+    }
+
+    /// The job: batches of 128 images, or of 64 where there are few, cut into 8 shards.
     ///
     /// # Errors
     /// When the files are not there or not whole.
     pub fn job(&self, epochs: u64) -> Result<JobBuilder, DataError> {
-        let training = self.part(Part::Train)?;
-        Ok(Job::builder("mnist").seed(7).shards(8).train(&training, 128)?.epochs(epochs))
+        let training = self.training()?;
+        let batch = if training.len() < 10_000 { 64 } else { 128 };
+        Ok(Job::builder("mnist")
+            .seed(7)
+            .shards(8)
+            .train(&training, batch)?
+            .epochs(epochs))
     }
 
     /// State 0 of the job with the dense network 784-128-60-10.
@@ -113,9 +128,9 @@ impl Data {
 
     fn fit<M: candle_nn::ModuleT>(&self, spec: &JobSpec, network: Network<M>) -> Result<Model<M>, ModelError> {
         let fit = Fit::builder(network)
-            .data(Loader::new(self.part(Part::Train)?)?)
-            .held_out(self.part(Part::Test)?)
-            .optimizer(Adam::new(), Schedule::cosine(2e-3, 0.0, spec.steps.get()));
+            .data(Loader::new(self.training()?)?)
+            .held_out(self.held_out()?)
+            .optimizer(Adam::new(), Schedule::cosine(1e-3, 0.0, spec.steps.get()));
         Ok(fit.build(spec)?)
     }
 }
@@ -126,18 +141,27 @@ pub type Network<M> = Net<M, CrossEntropy, Array<f32>, u32>;
 /// A network with its images and optimizer.
 pub type Model<M> = Fit<Network<M>>;
 
-/// Each image as one of [`SIZE`] rows and columns of bytes.
+fn normalise((image, label): &(Image, u32)) -> Result<(Array<f32>, u32), DataError> {
+    Ok((image.normalise(&[MEAN], &[DEVIATION])?, *label))
+}
+
+/// Each image as one of [`SIZE`] rows and columns of bytes: between pixels' centres the values change linearly.
 fn enlarged(images: &Images) -> Result<(Vec<Vec<u8>>, Vec<u8>), DataError> {
-    let border = (SIZE - SMALL * TIMES) / 2;
-    let large = |pixels: &[f32]| {
-        let mut bytes = vec![0; SIZE * SIZE];
-        for row in 0..SMALL * TIMES {
-            for column in 0..SMALL * TIMES {
-                let pixel = pixels[row / TIMES * SMALL + column / TIMES];
-                bytes[(row + border) * SIZE + column + border] = (pixel * 255.0).round() as u8;
-            }
-        }
-        bytes
+    // Of each row or column: the two small ones that it lies between, and how far it is from the first.
+    let place = |at: usize| {
+        let centre = (at as f32 + 0.5) * SMALL as f32 / SIZE as f32 - 0.5;
+        let centre = centre.clamp(0.0, (SMALL - 1) as f32);
+        let first = (centre as usize).min(SMALL - 2);
+        (first, centre - first as f32)
+    };
+    let large = |pixels: &[f32]| -> Vec<u8> {
+        let places = (0..SIZE).flat_map(|row| (0..SIZE).map(move |column| (place(row), place(column))));
+        let values = places.map(|((row, down), (column, right))| {
+            let pixel = |row: usize, column: usize| pixels[row * SMALL + column];
+            let along = |row: usize| pixel(row, column) * (1.0 - right) + pixel(row, column + 1) * right;
+            along(row) * (1.0 - down) + along(row + 1) * down
+        });
+        values.map(|value| (value * 255.0).round() as u8).collect()
     };
     let all = (0..images.len()).map(|index| images.image(index));
     let all = all.map(|image| image.map(|(pixels, label)| (large(pixels), label as u8)));

@@ -21,9 +21,9 @@ struct Arguments {
     /// Which network
     #[arg(long, value_enum, default_value_t = Network::Dense)]
     network: Network,
-    /// How often each image is seen
-    #[arg(long, default_value_t = 12)]
-    epochs: u64,
+    /// How often each image is seen: 12 times, or 20 times without --data
+    #[arg(long)]
+    epochs: Option<u64>,
     /// How many worker processes, unless `sardana run -n` says so
     #[arg(long, short = 'n', default_value_t = 2)]
     workers: u32,
@@ -47,7 +47,8 @@ fn main() -> Result<()> {
         Some(folder) => Data::in_folder(folder),
         None => Data::from_digits()?,
     };
-    let job = data.job(arguments.epochs)?.workers(arguments.workers).build()?;
+    let epochs = arguments.epochs.unwrap_or(if arguments.data.is_some() { 12 } else { 20 });
+    let job = data.job(epochs)?.workers(arguments.workers).build()?;
     let metrics = ["loss", "accuracy"];
     match arguments.network {
         Network::Dense => showing::train(&job, &metrics, |spec| data.dense(spec))?,
