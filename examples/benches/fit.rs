@@ -35,7 +35,8 @@ fn in_turn(
         }
         Ok(start.elapsed().as_secs_f64() / times as f64)
     };
-    (time(&mut one)?, time(&mut other)?);
+    time(&mut one)?;
+    time(&mut other)?;
     let (mut ones, mut others, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let (first, second) = (time(&mut one)?, time(&mut other)?);

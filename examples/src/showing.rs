@@ -109,7 +109,7 @@ impl Shown {
     fn event(&mut self, event: &Event) {
         match event {
             Event::Job(JobEvent::Steps(reports)) => self.steps(reports),
-            other => log(other),
+            other @ (Event::Job(_) | Event::Agent(_)) => log(other),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The MNIST job in real processes: killed again and again, lost as a whole, resumed with other numbers of workers, and refused on other
 //! data. The state it ends in is that of the plain loop.
 
+use std::num::NonZeroU64;
 use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -12,6 +13,9 @@ use sardana::{CheckpointEvent, Checkpointing, Every, GenerationEvent, JobEvent, 
 use sardana_examples::mnist::Data;
 
 const EPOCHS: u64 = 8;
+
+/// A checkpoint every four steps.
+const EVERY: Every = Every::Steps(NonZeroU64::new(4).expect("4 is not 0"));
 
 /// What becomes of a run.
 enum End {
@@ -28,7 +32,7 @@ fn write(folder: &Path, label: u8) {
         let images: Vec<Vec<u8>> = (0..count).map(image).collect();
         let mut labels: Vec<u8> = (0..count).map(|number| (number % 10) as u8).collect();
         labels[17] = label;
-        mnist::write(folder, part, 28, 28, &images, &labels).unwrap();
+        mnist::write(folder, part, 28, 28, &images, &labels).expect("a set is written");
     }
 }
 
@@ -53,12 +57,15 @@ fn run(data: &Path, checkpoints: &Path, workers: u32, kills: &[u64], lose: Optio
     let arguments = ["--data".into(), data.into(), "--epochs".into(), EPOCHS.to_string().into()];
     let program = env!("CARGO_BIN_EXE_mnist").into();
     let config = LaunchConfig {
-        checkpoints: Some(Checkpointing::new(checkpoints, "4".parse::<Every>().unwrap())),
+        checkpoints: Some(Checkpointing::new(checkpoints, EVERY)),
         ..LaunchConfig::program(program, arguments.to_vec(), staffing)
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     runtime.block_on(async {
-        let mut launched = launch(config).await.unwrap();
+        let mut launched = launch(config).await.expect("it is launched");
         let (mut members, mut kills) = (Vec::new(), kills.iter().peekable());
         while let Some(event) = launched.next_event().await {
             match event {
@@ -81,7 +88,7 @@ fn run(data: &Path, checkpoints: &Path, workers: u32, kills: &[u64], lose: Optio
                     return End::Done(Box::new(summary));
                 }
                 Event::Job(JobEvent::Failed { reason }) => return End::Failed(reason),
-                _ => {}
+                Event::Job(_) | Event::Agent(_) => {}
             }
         }
         End::Failed(LaunchError::NoCoordinator.to_string())

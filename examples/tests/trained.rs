@@ -8,7 +8,7 @@ use sardana::{JobSpec, Step, local, reference};
 use sardana_examples::{chars, cifar, diabetes, mnist};
 
 fn short(job: sardana::job::JobBuilder, steps: u64) -> JobSpec {
-    let mut spec = job.build().unwrap().spec().clone();
+    let mut spec = job.build().expect("the job is valid").spec().clone();
     spec.steps = Step::new(steps);
     spec
 }
@@ -19,9 +19,10 @@ fn ends_in_one_state<M: Trainable>(
     workers: &[u32],
     build: impl Fn(&JobSpec) -> Result<M, ModelError> + Sync,
 ) {
-    let expected = reference::train(spec, &mut build(spec).unwrap()).unwrap();
+    let mut model = build(spec).expect("the model is built");
+    let expected = reference::train(spec, &mut model).expect("the plain loop ends");
     for &workers in workers {
-        let found = local::train(spec, workers, &build).unwrap();
+        let found = local::train(spec, workers, &build).expect("threads train it");
         assert_eq!(found.hash, expected.hash, "BITS-1, {workers} workers");
         assert_eq!(
             (found.reports, found.results),
@@ -31,8 +32,9 @@ fn ends_in_one_state<M: Trainable>(
 }
 
 fn result<N: Network>(spec: &JobSpec, mut model: Fit<N>, name: &str) -> f64 {
-    let results = reference::train(spec, &mut model).unwrap().results;
-    results.iter().find(|(found, _)| found == name).unwrap().1
+    let results = reference::train(spec, &mut model).expect("the plain loop ends").results;
+    let found = results.iter().find(|(found, _)| found == name);
+    found.expect("it is among the results").1
 }
 
 #[test]
@@ -108,7 +110,7 @@ fn a_linear_layer_finds_least_squares() {
             ..spec
         },
         &[1, 2, 3, 4],
-        |spec| Ok(diabetes::Patients::built_in()?.model(spec)?),
+        |spec| diabetes::Patients::built_in()?.model(spec),
     );
 }
 

@@ -142,6 +142,11 @@ fn hello() {
          0107 02 01 02 03 {digest} 02 00 05 01 06 04 08 01 01 {STANDING} {TALLY} 10 fc00001000 fdffffffffffffffff 00 7f000001 fb5111 01 04\"loss\" {process} 03"
     );
     golden(&Hello::Worker(Box::new(hello)), &text);
+}
+
+#[test]
+fn hellos_of_others() {
+    let (job, job_text) = (JobId::new([0xaa; 16]), "aa".repeat(16));
     let agent = AgentHello {
         job,
         host: "h".to_owned(),

@@ -233,8 +233,11 @@ fn see(tensor: &Tensor, visit: &mut dyn FnMut(&[f32])) -> Result<()> {
     Ok(())
 }
 
+/// What changes values where they lie.
+type Changing<'a> = dyn FnMut(&mut [f32]) + 'a;
+
 /// Changes a tensor where it lies.
-struct Change<'a>(RefCell<&'a mut dyn FnMut(&mut [f32])>);
+struct Change<'a>(RefCell<&'a mut Changing<'a>>);
 
 impl InplaceOp1 for Change<'_> {
     fn name(&self) -> &'static str {
