@@ -9,16 +9,21 @@ use sardana_protocol::checkpoint::{
     Condition, DepotId, Description, Head, Manifest, ManifestId, ManifestKey, PieceHash, Placing,
 };
 use sardana_protocol::codec::{self, LARGEST_LIMIT};
-use sardana_protocol::job::JobIdentity;
+use sardana_protocol::job::{EarlierIdentity, JobIdentity};
 use sardana_protocol::limits::{DESCRIPTION_PIECES, MAX_DEPOTS, MAX_PIECES, MAX_TENSORS, PIECE_BYTES, TENSOR_BYTES};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::JobId;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::store;
 
-/// The form of a manifest's bytes. Another one is refused.
+/// The form of a manifest's bytes. A higher one is refused.
 const FORMAT: u16 = 2;
+
+/// The form before jobs told what they train on. What it can say is still written in it, so that a manifest which was written then has the
+/// same bytes, and the name that these give it, wherever it is copied.
+const WITHOUT_DATA: u16 = 1;
 
 /// Longest head: an identity with texts of a kilobyte each, a few pieces and depots.
 const HEAD_BYTES: usize = 64 << 10;
@@ -34,10 +39,10 @@ const _: () = assert!(HEAD_BYTES <= LARGEST_LIMIT);
 
 /// What a manifest says, but for the pieces.
 #[derive(Serialize, Deserialize)]
-struct Prologue {
+struct Prologue<I> {
     run: JobId,
     snapshot: SnapshotId,
-    identity: JobIdentity,
+    identity: I,
     description: Vec<PieceHash>,
     bytes: u64,
     replicas: u32,
@@ -51,9 +56,9 @@ pub enum ManifestError {
     /// They say something else, or too much. The copy is damaged, or is none: use another one.
     #[error("expected a manifest of at most {MANIFEST_BYTES} bytes, found {0}; use another copy of it")]
     Senseless(String),
-    /// Another release wrote it, in this format.
-    #[error("expected a manifest of format {FORMAT}, found {0}; use the release that wrote it")]
-    Format(u16),
+    /// A later release wrote it, in this format.
+    #[error("expected a manifest of format {FORMAT} at most, found {0}; use the release that wrote it")]
+    Later(u16),
     /// It is not the manifest that was asked for.
     #[error("expected the manifest {expected}, found {found}; use another copy of it")]
     Other {
@@ -74,25 +79,62 @@ fn senseless(found: impl ToString) -> ManifestError {
 /// When it says more than a manifest may.
 pub fn encode(manifest: &Manifest) -> Result<Vec<u8>, ManifestError> {
     check(manifest)?;
-    let head = Prologue {
-        run: manifest.run,
-        snapshot: manifest.snapshot,
-        identity: manifest.identity.clone(),
-        description: manifest.description.clone(),
-        bytes: manifest.bytes,
-        replicas: manifest.replicas,
-        depots: manifest.depots.clone(),
-        placing: manifest.placing,
+    let (format, head) = match EarlierIdentity::of(&manifest.identity) {
+        Some(earlier) => (WITHOUT_DATA, codec::encode(&prologue(manifest, earlier), HEAD_BYTES)),
+        None => (
+            FORMAT,
+            codec::encode(&prologue(manifest, manifest.identity.clone()), HEAD_BYTES),
+        ),
     };
-    let head = codec::encode(&head, HEAD_BYTES).map_err(senseless)?;
+    let head = head.map_err(senseless)?;
     let mut bytes = Vec::with_capacity(6 + head.len() + 32 * manifest.pieces.len());
-    bytes.extend_from_slice(&FORMAT.to_le_bytes());
+    bytes.extend_from_slice(&format.to_le_bytes());
     bytes.extend_from_slice(&u32::try_from(head.len()).unwrap_or(u32::MAX).to_le_bytes());
     bytes.extend_from_slice(&head);
     for piece in &manifest.pieces {
         bytes.extend_from_slice(&piece.bytes());
     }
     Ok(bytes)
+}
+
+/// A prologue, and its identity as it is said today.
+fn read_prologue<I: DeserializeOwned + Into<JobIdentity>>(
+    head: &[u8],
+) -> Result<(Prologue<()>, JobIdentity), ManifestError> {
+    let Prologue {
+        run,
+        snapshot,
+        identity,
+        description,
+        bytes,
+        replicas,
+        depots,
+        placing,
+    } = codec::decode::<Prologue<I>>(head, HEAD_BYTES).map_err(senseless)?;
+    let rest = Prologue {
+        run,
+        snapshot,
+        identity: (),
+        description,
+        bytes,
+        replicas,
+        depots,
+        placing,
+    };
+    Ok((rest, identity.into()))
+}
+
+fn prologue<I>(manifest: &Manifest, identity: I) -> Prologue<I> {
+    Prologue {
+        run: manifest.run,
+        snapshot: manifest.snapshot,
+        identity,
+        description: manifest.description.clone(),
+        bytes: manifest.bytes,
+        replicas: manifest.replicas,
+        depots: manifest.depots.clone(),
+        placing: manifest.placing,
+    }
 }
 
 /// The manifest that `bytes` are.
@@ -103,13 +145,17 @@ pub fn decode(bytes: &[u8]) -> Result<Manifest, ManifestError> {
     let cut = || senseless(format!("{} bytes", bytes.len()));
     let (format, rest) = bytes.split_first_chunk().ok_or_else(cut)?;
     let format = u16::from_le_bytes(*format);
-    if format != FORMAT {
-        return Err(ManifestError::Format(format));
+    if format > FORMAT {
+        return Err(ManifestError::Later(format));
     }
     let (length, rest) = rest.split_first_chunk().ok_or_else(cut)?;
     let length = u32::from_le_bytes(*length) as usize;
     let (head, pieces) = rest.split_at_checked(length).ok_or_else(cut)?;
-    let head: Prologue = codec::decode(head, HEAD_BYTES).map_err(senseless)?;
+    let (head, identity) = if format <= WITHOUT_DATA {
+        read_prologue::<EarlierIdentity>(head)?
+    } else {
+        read_prologue::<JobIdentity>(head)?
+    };
     let (pieces, rest) = pieces.as_chunks::<32>();
     if !rest.is_empty() {
         return Err(cut());
@@ -117,7 +163,7 @@ pub fn decode(bytes: &[u8]) -> Result<Manifest, ManifestError> {
     let manifest = Manifest {
         run: head.run,
         snapshot: head.snapshot,
-        identity: head.identity,
+        identity,
         description: head.description,
         pieces: pieces.iter().copied().map(PieceHash::new).collect(),
         bytes: head.bytes,
@@ -252,12 +298,25 @@ mod tests {
         }
         let mut later = bytes.clone();
         later[0] = 3;
-        assert!(matches!(decode(&later), Err(ManifestError::Format(3))));
+        assert!(matches!(decode(&later), Err(ManifestError::Later(3))));
         let huge = Manifest {
             bytes: u64::MAX,
             ..manifest
         };
         assert!(matches!(encode(&huge), Err(ManifestError::Senseless(_))));
+    }
+
+    #[test]
+    fn what_could_be_said_before_data_were_told_has_the_bytes_of_then() {
+        let mut earlier = manifest();
+        earlier.identity.fingerprint.settings = sardana_protocol::state::StateHash::of(b"");
+        let bytes = encode(&earlier).unwrap();
+        assert_eq!(bytes[..2], WITHOUT_DATA.to_le_bytes());
+        assert_eq!(decode(&bytes), Ok(earlier.clone()));
+        earlier.identity.spec.last_batch = sardana_protocol::job::LastBatch::Dropped;
+        let bytes = encode(&earlier).unwrap();
+        assert_eq!(bytes[..2], FORMAT.to_le_bytes());
+        assert_eq!(decode(&bytes), Ok(earlier));
     }
 
     #[test]

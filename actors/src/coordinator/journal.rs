@@ -15,12 +15,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use sardana_protocol::codec::{CodecError, decode, encode};
-use sardana_protocol::job::JobIdentity;
+use sardana_protocol::job::{EarlierIdentity, JobIdentity};
 use sardana_protocol::membership::{EarlierRecord, JobRecord, WorkerRecord};
 use sardana_protocol::words::WorkerId;
 use sardana_storage::catalogue::limits::{BATCH_BYTES, BATCH_CHANGES, KEY_BYTES, SCAN_ENTRIES, VALUE_BYTES};
 use sardana_storage::catalogue::{Batch, Catalogue, Found, Repair};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::limits::{RECORD_ENTRIES, RECORD_VALUES};
 use super::records::{KeptJob, RecordsError};
@@ -30,7 +31,10 @@ const RECORD: &str = "record";
 const WORKERS: &str = "workers";
 
 /// In place of a record's first part, which it cannot be: a version that does not know it says so.
-const FORM: &[u8] = b"sardana record 2";
+const FORM: &[u8] = b"sardana record 3";
+
+/// The form before jobs told what they train on.
+const WITHOUT_DATA: &[u8] = b"sardana record 2";
 
 const IDENTITY: &str = "identity";
 const REST: &str = "rest";
@@ -206,7 +210,8 @@ fn read(catalogue: &Catalogue) -> Result<Entries, RecordsError> {
 fn job_of(entries: &Entries) -> Result<Option<KeptJob>, RecordsError> {
     match entries.get(&(JOB, vec![0])).map(Vec::as_slice) {
         None => Ok(None),
-        Some(FORM) => Ok(Some(present(entries)?)),
+        Some(FORM) => Ok(Some(present::<JobIdentity>(entries)?)),
+        Some(WITHOUT_DATA) => Ok(Some(present::<EarlierIdentity>(entries)?)),
         Some(_) => Ok(Some(earlier(entries)?)),
     }
 }
@@ -216,9 +221,9 @@ fn joined(entries: &Entries, table: &'static str, key: impl Fn(u8) -> Vec<u8>) -
     parts.flatten().copied().collect()
 }
 
-fn present(entries: &Entries) -> Result<KeptJob, CodecError> {
+fn present<I: DeserializeOwned + Into<JobIdentity>>(entries: &Entries) -> Result<KeptJob, CodecError> {
     let long = |name| joined(entries, RECORD, |part| part_key(name, part));
-    let (identity, auxiliary) = decode::<(JobIdentity, Vec<String>)>(&long(IDENTITY), LONG)?;
+    let (identity, auxiliary) = decode::<(I, Vec<String>)>(&long(IDENTITY), LONG)?;
     let rest: JobRecord = decode(&long(REST), LONG)?;
     let mut workers = BTreeMap::new();
     for ((_, key), bytes) in entries.iter().filter(|((table, _), _)| *table == WORKERS) {
@@ -231,7 +236,7 @@ fn present(entries: &Entries) -> Result<KeptJob, CodecError> {
     let record = JobRecord::together(rest, workers);
     let torn = entries.contains_key(&(RECORD, TORN.as_bytes().to_vec()));
     Ok(KeptJob {
-        identity,
+        identity: identity.into(),
         auxiliary,
         record: if torn { record.torn() } else { record },
     })
@@ -241,13 +246,13 @@ fn present(entries: &Entries) -> Result<KeptJob, CodecError> {
 fn earlier(entries: &Entries) -> Result<KeptJob, CodecError> {
     #[derive(Deserialize)]
     struct Earlier {
-        identity: JobIdentity,
+        identity: EarlierIdentity,
         auxiliary: Vec<String>,
         record: EarlierRecord,
     }
     let job: Earlier = decode(&joined(entries, JOB, |part| vec![part]), LONG)?;
     Ok(KeptJob {
-        identity: job.identity,
+        identity: job.identity.into(),
         auxiliary: job.auxiliary,
         record: job.record.into(),
     })

@@ -1,5 +1,7 @@
 //! What a job is: the constants that every worker of it shares, and what makes two workers compute the same bits.
 
+mod earlier;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +10,8 @@ use strum::Display;
 use crate::data::{DataFingerprint, DataHash};
 use crate::state::StateHash;
 use crate::words::Step;
+
+pub use earlier::EarlierIdentity;
 
 /// In which order a step's shard gradients are added.
 #[derive(Clone, Copy, Debug, Display, PartialEq, Eq, Hash, Serialize, Deserialize)]
