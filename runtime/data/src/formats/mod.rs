@@ -25,6 +25,8 @@ mod rows;
 pub mod safetensors;
 #[cfg(feature = "tfrecords")]
 pub mod tfrecords;
+#[cfg(all(test, feature = "image-folder", feature = "mnist"))]
+mod torchvision_tests;
 
 #[cfg(any(feature = "npy", feature = "safetensors"))]
 pub use element::Element;
