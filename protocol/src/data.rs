@@ -27,6 +27,12 @@ impl DataHash {
         Self(bytes)
     }
 
+    /// Its bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> [u8; 32] {
+        self.0
+    }
+
     /// Of several hashes with names, in this order.
     #[must_use]
     pub fn of_named<'a>(named: impl IntoIterator<Item = (&'a [u8], Self)>) -> Self {

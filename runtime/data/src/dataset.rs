@@ -343,7 +343,7 @@ mod tests {
                 .unwrap()
         };
         let parts = print(2, [4, 5]).into_parts();
-        assert_eq!(parts.len(), 3);
+        assert_eq!(parts.len(), 4, "and how they are paired");
         assert_eq!(parts[..1], *Numbers(2).fingerprint().unwrap().parts());
         assert_ne!(print(2, [4, 5]), print(2, [5, 4]));
         let error = Numbers(5).zip(Numbers(4)).unwrap_err().to_string();

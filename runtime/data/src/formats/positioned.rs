@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use crate::fingerprint::Known;
 use crate::{DataError, DataHash};
 
 /// An open file, and how long it was when it was opened.
@@ -57,8 +58,16 @@ impl Positioned {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// The hash of its bytes, read once: those of this very file, even where another has taken its name since.
+    /// The hash of its bytes: those of this very file, even where another has taken its name since. They are read unless it is known.
     pub(super) fn hash(&self) -> Result<DataHash, DataError> {
+        let mut known = Known::of(self.path.parent().unwrap_or(Path::new(".")));
+        let name = self.path.file_name().map(Path::new).unwrap_or(&self.path);
+        let hash = known.hash_opened(name, &self.file, || self.read_hash())?;
+        known.keep();
+        Ok(hash)
+    }
+
+    fn read_hash(&self) -> Result<DataHash, DataError> {
         let mut hasher = DataHash::hasher();
         let all = FromStart {
             file: &self.file,

@@ -20,7 +20,7 @@ use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::fingerprint::{Fingerprinting, of_file};
+use crate::fingerprint::{Fingerprinting, Known};
 use crate::{DataError, DataFingerprint, DataHash, Dataset, Image, SampleRandom};
 
 const ENDINGS: [&str; 3] = ["jpg", "jpeg", "png"];
@@ -160,9 +160,10 @@ impl Dataset for ImageFolder {
     fn fingerprint(&self) -> Result<DataFingerprint, DataError> {
         let classes = DataHash::of_named(self.classes.iter().map(|name| (name.as_encoded_bytes(), DataHash::of(&[]))));
         let mut print = Fingerprinting::default().part("the classes", classes);
+        let mut known = Known::of(&self.folder);
         for picture in &self.pictures {
             let within = self.within(picture);
-            let hash = of_file(&self.folder.join(&within))?;
+            let hash = known.hash(&within)?;
             print = match within.to_str() {
                 Some(name) => print.part(name, hash),
                 None => {
@@ -171,6 +172,7 @@ impl Dataset for ImageFolder {
                 }
             };
         }
+        known.keep();
         if let Some((height, width)) = self.size {
             let size = format!("the size {height} x {width}");
             print = print.part(&size, DataHash::of(size.as_bytes()));

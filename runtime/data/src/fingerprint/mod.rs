@@ -1,10 +1,16 @@
 //! What data are called: their parts by name and hash, few enough for a hello. Many files are told in groups of neighbours, so that a
 //! difference can still be found.
 
+#[cfg(any(feature = "cifar10", feature = "image-folder", feature = "npy", feature = "safetensors"))]
+mod known;
+
 use std::fs::File;
 use std::path::Path;
 
 use sardana_protocol::limits::{MAX_DATA_NAME_BYTES, MAX_DATA_PARTS};
+
+#[cfg(any(feature = "cifar10", feature = "image-folder", feature = "npy", feature = "safetensors"))]
+pub(crate) use known::Known;
 
 use crate::{DataError, DataFingerprint, DataHash, DataPart};
 
@@ -90,8 +96,11 @@ fn ends(name: &str) -> String {
 /// # Errors
 /// When it cannot be read.
 pub fn of_file(file: &Path) -> Result<DataHash, DataError> {
+    of_reader(&File::open(file).map_err(DataError::io(file, "open it"))?, file)
+}
+
+fn of_reader(opened: &File, file: &Path) -> Result<DataHash, DataError> {
     let mut hasher = DataHash::hasher();
-    let opened = File::open(file).map_err(DataError::io(file, "open it"))?;
     hasher.update_reader(opened).map_err(DataError::io(file, "read it"))?;
     Ok(DataHash::finish(&hasher))
 }
