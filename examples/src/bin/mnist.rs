@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
 use sardana_examples::{mnist::Data, showing};
 use tracing_subscriber::EnvFilter;
@@ -24,6 +24,9 @@ struct Arguments {
     /// How often each image is seen: 12 times, or 20 times without --data
     #[arg(long)]
     epochs: Option<u64>,
+    /// Ends with exit code 1 if it reads a smaller part than this of the held-out images, such as 0.985
+    #[arg(long, value_name = "PART")]
+    at_least: Option<f64>,
     /// How many worker processes, unless `sardana run -n` says so
     #[arg(long, short = 'n', default_value_t = 2)]
     workers: u32,
@@ -50,9 +53,16 @@ fn main() -> Result<()> {
     let epochs = arguments.epochs.unwrap_or(if arguments.data.is_some() { 12 } else { 20 });
     let job = data.job(epochs)?.workers(arguments.workers).build()?;
     let metrics = ["loss", "accuracy"];
-    match arguments.network {
+    let summary = match arguments.network {
         Network::Dense => showing::train(&job, &metrics, |spec| data.dense(spec))?,
         Network::Cnn => showing::train(&job, &metrics, |spec| data.cnn(spec))?,
     };
+    let accuracy = summary.results.iter().find(|(name, _)| name == "accuracy");
+    if let (Some(least), Some((_, found))) = (arguments.at_least, accuracy) {
+        ensure!(
+            *found >= least,
+            "expected to read at least {least} of the held-out images, found {found}"
+        );
+    }
     Ok(())
 }
