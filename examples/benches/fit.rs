@@ -57,10 +57,11 @@ fn shows(name: &str) -> bool {
     asked.is_empty() || asked.iter().any(|word| name.contains(word.as_str()))
 }
 
-/// Samples of MNIST's size that lie in memory.
+/// Samples that lie in memory.
 struct Ready(Vec<(Array<f32>, u32)>);
 
 impl Ready {
+    /// Of MNIST's size.
     fn new(count: usize) -> Self {
         let image = |number: usize| (0..28 * 28).map(|at| ((at * 7 + number * 13) % 256) as f32 / 255.0).collect();
         let sample = |number| {
@@ -229,25 +230,6 @@ fn apply<M: ModuleT>(module: impl FnOnce(&Builder) -> candle_core::Result<M>) ->
     Ok(())
 }
 
-/// Samples that were decoded once and lie in memory.
-struct Kept(Vec<(Array<f32>, u32)>);
-
-impl Dataset for Kept {
-    type Item = (Array<f32>, u32);
-
-    fn len(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    fn get(&self, index: u64, _random: &SampleRandom) -> Result<Self::Item, DataError> {
-        Ok(self.0[index as usize].clone())
-    }
-
-    fn fingerprint(&self) -> Result<DataFingerprint, DataError> {
-        Ok(DataFingerprint::default())
-    }
-}
-
 fn loading() -> Result<()> {
     const IMAGES: usize = 2_560;
     let data = cifar::Data::made(IMAGES)?;
@@ -261,7 +243,7 @@ fn loading() -> Result<()> {
     let sampler = Sampler::new(&spec)?;
     let images = data.training()?;
     let kept = (0..IMAGES as u64).map(|index| images.get(index, &SampleRandom::held_out(0, index)));
-    let kept = Kept(kept.collect::<Result<_, _>>()?);
+    let kept = Ready(kept.collect::<Result<_, _>>()?);
     let network = |name: &str| -> Result<Net<Dense, CrossEntropy, Array<f32>, u32>> {
         Ok(build(1, CrossEntropy::new(), |builder| {
             Dense::new(&builder.pp(name), &[3 * 32 * 32, 512, 256, 10])
