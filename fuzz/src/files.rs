@@ -18,7 +18,7 @@ use sardana_storage::private::write_private;
 use tempfile::TempDir;
 
 /// Calls `use_it` with a folder of this thread's own, in memory where the system has such.
-fn in_folder(use_it: impl FnOnce(&Path)) {
+pub(crate) fn in_folder(use_it: impl FnOnce(&Path)) {
     thread_local! {
         static FOLDER: OnceCell<TempDir> = const { OnceCell::new() };
     }

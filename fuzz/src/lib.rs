@@ -4,15 +4,17 @@
 //! `cargo test` replays what is kept in `corpus`, and some thousand inputs made of it. `.ci/fuzz` looks for more, with an engine that sees
 //! which ways each input takes.
 
+mod data;
 mod disk;
 mod files;
 mod network;
+mod records;
 
 /// What takes bytes.
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its folder in `corpus`.
-pub const TARGETS: [(&str, Target); 18] = [
+pub const TARGETS: [(&str, Target); 27] = [
     ("frames", network::frames),
     ("messages", network::messages),
     ("transfers", network::transfers),
@@ -31,6 +33,15 @@ pub const TARGETS: [(&str, Target); 18] = [
     ("catalogues", disk::catalogues),
     ("segments", disk::segments),
     ("saved_states", disk::saved_states),
+    ("digits", data::digits),
+    ("batches", data::batches),
+    ("tables", data::tables),
+    ("arrays", data::arrays),
+    ("tensor_rows", data::tensor_rows),
+    ("pictures", data::pictures),
+    ("records", records::records),
+    ("record_indexes", records::record_indexes),
+    ("examples", records::examples),
 ];
 
 /// The target of this name.

@@ -4,13 +4,19 @@
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
 use std::fs;
+use std::io::{Cursor, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use flate2::write::GzEncoder;
+use image::{ImageFormat, RgbImage};
 use sardana::hosts::state::{ADDRESS_FILE, FENCE_FILE, Fence, INCARNATION_FILE, StateDirectory};
 use sardana::hosts::{Existing, JoinFile, Missing, PrivateFolder};
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot, encode_trailer};
+use sardana_data::formats::tfrecords::framing::Writer;
+use sardana_data::formats::tfrecords::{Example, Feature, Verify, index_file};
+use sardana_data::formats::{Part, cifar10, mnist};
 use sardana_fuzz::TARGETS;
 use sardana_net::enrol::{EnrolRequest, Moment, Terms, USES_FILE, Uses, invite};
 use sardana_net::trust::{AUTHORITY_FILE, Authority, KeyDigest, PendingKey, Role};
@@ -212,4 +218,145 @@ fn on_a_disk() {
     keep("tallies", "short", None, &tally[..23]);
     keep("tallies", "long", None, &[&tally[..], &[0]].concat());
     keep("tallies", "full", None, &[0xff; 24]);
+}
+
+/// Digits and batches, each whole, and cut or damaged.
+#[test]
+#[ignore = "it writes into the corpus"]
+fn data_in_binary_files() {
+    let folder = private_folder();
+    let file = |name: &str| fs::read(folder.path().join(name)).unwrap();
+    let packed = |bytes: &[u8]| {
+        let mut packer = GzEncoder::new(Vec::new(), flate2::Compression::best());
+        packer.write_all(bytes).unwrap();
+        packer.finish().unwrap()
+    };
+    mnist::write(folder.path(), Part::Test, 2, 3, &[vec![1; 6], vec![9; 6]], &[3, 8]).unwrap();
+    let (images, labels) = (file("t10k-images-idx3-ubyte"), file("t10k-labels-idx1-ubyte"));
+    for (kind, bytes) in [(0, &images), (1, &labels), (2, &images), (3, &labels)] {
+        keep("digits", &format!("whole-{kind}"), Some(kind), bytes);
+    }
+    keep("digits", "packed-images", Some(4), &packed(&images));
+    keep("digits", "packed-labels", Some(5), &packed(&labels));
+    keep("digits", "short", Some(0), &images[..images.len() - 1]);
+    keep("digits", "packed-short", Some(4), &packed(&images)[..20]);
+    let huge = [&images[..4], &[0xff; 12]].concat();
+    keep("digits", "huge", Some(0), &huge);
+    keep("digits", "packed-huge", Some(2), &huge);
+    keep(
+        "digits",
+        "no-rows",
+        Some(0),
+        &[0, 0, 8, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+    );
+    let batch = folder.path().join(cifar10::TEST_FILE);
+    cifar10::write_batch(&batch, &[vec![7; 3_072]], &[9]).unwrap();
+    keep("batches", "whole", Some(0), &fs::read(batch).unwrap());
+    keep("batches", "labels", Some(1), &[0, 9, 4]);
+    keep("batches", "no-label", Some(1), &[3, 10]);
+    keep("batches", "short", Some(0), &[0; 100]);
+}
+
+/// Tables, arrays and tensors: a header in text, and numbers.
+#[test]
+#[ignore = "it writes into the corpus"]
+fn data_with_headers() {
+    let table = "a,b,\"the, label\"\n1, -2.5,1e3\n\"4\",5,6\n";
+    keep("tables", "whole", Some(0), table.as_bytes());
+    keep("tables", "rows", Some(1), b"1,2\r\n3,4\r\n");
+    keep("tables", "named", Some(2), b"x;y;z\n1;2;3\n");
+    keep("tables", "tabs", Some(3), b"1\t2\tword\t4\n5\t6\t\t8\n");
+    keep("tables", "uneven", Some(1), b"1,2\n3\n");
+    keep("tables", "no-number", Some(0), b"a,b\n1,NaN\n");
+    keep("tables", "quoted", Some(0), b"a,b\n1,\"2\n");
+    for (kind, name) in [(0, "<f4"), (1, "|u1"), (2, "<i8"), (3, "<f8")] {
+        let text = format!("{{'descr': '{name}', 'fortran_order': False, 'shape': (3, 1), }}\n");
+        let bytes = 3 * [4, 1, 8, 8][usize::from(kind)];
+        let length = u16::try_from(text.len()).unwrap().to_le_bytes();
+        let whole = [b"\x93NUMPY\x01\x00", &length[..], text.as_bytes(), &vec![1; bytes]].concat();
+        keep("arrays", &format!("whole-{kind}"), Some(2 * kind), &whole);
+        keep("arrays", &format!("short-{kind}"), Some(2 * kind), &whole[..whole.len() - 1]);
+        let text = text.replace("(3, 1)", &format!("({}, )", 24 / (bytes / 3)));
+        keep("arrays", &format!("header-{kind}"), Some(2 * kind + 1), text.as_bytes());
+    }
+    let header = "{'descr':'<f4','fortran_order':False,'shape':(SHAPE)}";
+    let with = |shape: &str| header.replace("SHAPE", shape);
+    keep("arrays", "huge", Some(1), with("18446744073709551615,4").as_bytes());
+    keep("arrays", "many-axes", Some(1), with(&"1,".repeat(900)).as_bytes());
+    let json = br#"{"x":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},"y":{"dtype":"I64","shape":[2],"data_offsets":[16,32]}}"#;
+    keep("tensor_rows", "header", Some(1), json);
+    let whole = [&(json.len() as u64).to_le_bytes()[..], json, &[1; 32]].concat();
+    keep("tensor_rows", "whole", Some(0), &whole);
+    keep("tensor_rows", "short", Some(0), &whole[..whole.len() - 1]);
+    keep("tensor_rows", "long-header", Some(0), &[0xff; 9]);
+    let json = br#"{"x":{"dtype":"U8","shape":[2,16],"data_offsets":[0,32]}}"#;
+    keep("tensor_rows", "bytes", Some(1), json);
+    let axes = format!(
+        r#"{{"x":{{"dtype":"U8","shape":[{}32],"data_offsets":[0,31]}}}}"#,
+        "1,".repeat(450)
+    );
+    keep("tensor_rows", "many-axes", Some(1), axes.as_bytes());
+}
+
+/// Records with their index, what they hold, and pictures.
+#[test]
+#[ignore = "it writes into the corpus"]
+fn data_by_its_own_writers() {
+    let framed = |records: &[&[u8]]| {
+        let mut writer = Writer::new(Vec::new());
+        records.iter().for_each(|record| writer.write(record).unwrap());
+        writer.into_inner()
+    };
+    // The records of the target, whose index this is.
+    let records = framed(&[b"one", b"", b"the third"]);
+    keep("records", "whole", Some(0), &records);
+    keep("records", "made", Some(1), &(0..40).collect::<Vec<u8>>());
+    keep("records", "short", Some(0), &records[..records.len() - 1]);
+    let mut damaged = records.clone();
+    damaged[13] ^= 1;
+    keep("records", "damaged", Some(0), &damaged);
+    keep("records", "gzip", Some(0), &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let folder = private_folder();
+    let path = folder.path().join("data.tfrecord");
+    fs::write(&path, &records).unwrap();
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    fs::File::options()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_modified(time)
+        .unwrap();
+    index_file(&path, Verify::Payloads, &mut |_| {}).unwrap();
+    let index = fs::read(path.with_extension("tfrecord.index")).unwrap();
+    keep("record_indexes", "whole", Some(0), &index);
+    let mut unsealed = index[..index.len() - 32].to_vec();
+    keep("record_indexes", "sealed", Some(1), &unsealed);
+    unsealed.truncate(index.len() - 40);
+    keep("record_indexes", "far", Some(1), &[&unsealed[..], &[0xff; 8]].concat());
+    keep("record_indexes", "foreign", Some(0), b"0 19\n19 16\n35 25\n");
+    let strings = vec![b"picture".to_vec(), Vec::new()];
+    let example = Example::new()
+        .with("image", Feature::Bytes(strings))
+        .with("label", Feature::Ints(vec![-1, 7]))
+        .with("weights", Feature::Floats(vec![0.5, f32::NAN]))
+        .with("lacks", Feature::Nothing)
+        .encode();
+    keep("examples", "whole", None, &example);
+    keep("examples", "short", None, &example[..example.len() - 3]);
+    keep("examples", "sequence", None, &[0x12, 0]);
+    keep("pictures", "jpeg-of-nothing", Some(0), &[0xff, 0xd8, 0xff, 0xd0, 0xff, 0xd9]);
+    let picture = RgbImage::from_fn(5, 4, |x, y| image::Rgb([(x * 50) as u8, (y * 60) as u8, 100]));
+    for (name, format) in [("png", ImageFormat::Png), ("jpeg", ImageFormat::Jpeg)] {
+        let mut bytes = Cursor::new(Vec::new());
+        picture.write_to(&mut bytes, format).unwrap();
+        let bytes = bytes.into_inner();
+        keep("pictures", name, Some(0), &bytes);
+        keep("pictures", &format!("{name}-short"), Some(1), &bytes[..bytes.len() / 2]);
+        if format == ImageFormat::Png {
+            keep("pictures", "png-summed", Some(1), &bytes);
+            // Of 65,535 pixels by as many.
+            let huge = [&bytes[..16], &[0, 0, 0xff, 0xff, 0, 0, 0xff, 0xff], &bytes[24..]].concat();
+            keep("pictures", "png-huge", Some(1), &huge);
+        }
+    }
 }

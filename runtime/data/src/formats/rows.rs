@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 
 use super::element::Element;
+use super::excerpt::excerpt;
 use super::positioned::Positioned;
 use crate::{Array, DataError};
 
@@ -29,7 +30,8 @@ impl<T: Element> Rows<T> {
         let row = row.iter().map(|&size| usize::try_from(size).ok()).collect();
         let (Some(row_bytes), Some(shape)) = (row_bytes, row) else {
             let expected = format!("a shape of rows of {} in {bytes} bytes, as many as there are", T::RUST);
-            return Err((expected, format!("the shape {shape:?}")));
+            let shown = format!("{shape:?}");
+            return Err((expected, format!("the shape {}", excerpt(shown.as_bytes()))));
         };
         Ok(Self {
             at,

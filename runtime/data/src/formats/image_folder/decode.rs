@@ -76,8 +76,11 @@ fn decode(file: &Path, bytes: &[u8]) -> Result<DynamicImage, DataError> {
     (limits.max_image_width, limits.max_image_height) = (Some(MAX_SIDE), Some(MAX_SIDE));
     limits.max_alloc = Some(MAX_DECODER_BYTES);
     reader.limits(limits);
-    // Decoders do not say where.
-    let refusal = |error: ImageError| DataError::malformed(file, 0, "a picture that can be decoded", error.to_string());
+    // Decoders do not say where, and some end a message with the end of a line.
+    let refusal = |error: ImageError| {
+        let found = error.to_string().replace(char::is_control, " ");
+        DataError::malformed(file, 0, "a picture that can be decoded", found.trim_end())
+    };
     let decoder = reader.into_decoder().map_err(refusal)?;
     let (width, height) = decoder.dimensions();
     if !(1..=MAX_PIXELS).contains(&(u64::from(width) * u64::from(height))) {

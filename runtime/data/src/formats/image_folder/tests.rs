@@ -157,6 +157,14 @@ fn a_flipped_bit_is_an_error_or_another_fingerprint() {
     }
 }
 
+/// The decoder ends some of its messages with the end of a line.
+#[test]
+fn what_a_decoder_says_is_told_in_one_line() {
+    let error = alone(&[0xff, 0xd8, 0xff, 0xd0, 0xff, 0xd9]).unwrap_err().to_string();
+    assert!(error.contains("a picture that can be decoded"), "{error}");
+    assert!(!error.contains(char::is_control), "{error:?}");
+}
+
 #[test]
 fn a_bomb_is_refused_by_what_it_states() {
     let header = |width: u32, height: u32| {

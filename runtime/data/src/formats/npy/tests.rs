@@ -144,6 +144,11 @@ fn absurd_sizes_are_refused_before_anything_is_allocated() {
     }
     let long = [b"\x93NUMPY\x02\x00\xff\xff\xff\xff", &golden()[10..]].concat();
     assert!(refusal(&long).contains("at byte 8: expected a header of at most 10000 bytes, found 4294967295"));
+    let axes = refusal(&array(
+        &TEXT.replace("3, 1, 2", &"1, ".repeat(3_000)),
+        &golden()[10 + TEXT.len()..],
+    ));
+    assert!(axes.len() < 400 && axes.contains("found the shape [1, 1, "), "{axes}");
     for nested in ["(", "[", "{", "{'shape':(", "{'descr':["] {
         let text = refusal(&array(&nested.repeat(900), &[]));
         assert!(text.len() < 400, "{text}");
