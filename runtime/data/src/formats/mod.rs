@@ -25,7 +25,8 @@ mod rows;
 pub mod safetensors;
 #[cfg(feature = "tfrecords")]
 pub mod tfrecords;
-#[cfg(all(test, feature = "image-folder", feature = "mnist"))]
+#[cfg(test)]
+#[cfg(all(feature = "image-folder", feature = "mnist"))]
 mod torchvision_tests;
 
 #[cfg(any(feature = "npy", feature = "safetensors"))]
