@@ -76,7 +76,7 @@ pub trait DatasetExt: Dataset + Sized {
     /// alone.
     ///
     /// `name` says what is done, with the constants that it is done with (`pad 4, crop, flip`): it is part of the job's identity, since
-    /// nobody can look into a closure.
+    /// a closure cannot be looked into.
     fn map<T, F>(self, name: impl Into<String>, transform: F) -> Map<Self, F>
     where
         F: Fn(Self::Item, &mut CounterRng) -> Result<T, DataError> + Send + Sync,

@@ -238,7 +238,7 @@ impl CustomOp1 for Unfold {
     }
 
     fn bwd(&self, input: &Tensor, _matrix: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
-        // The first layer's input is data: nobody asks for its gradient.
+        // The first layer's input is data: its gradient is not asked for.
         if !input.track_op() {
             return Ok(None);
         }

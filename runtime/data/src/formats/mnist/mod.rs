@@ -99,7 +99,7 @@ impl Dataset for Mnist {
         Ok((Image::new(1, self.height(), self.width(), bytes.to_vec())?, u32::from(label)))
     }
 
-    /// The two files, as they are unpacked: whoever keeps them packed may train with whoever does not.
+    /// The two files, as they are unpacked: a host that keeps them packed may train with one that does not.
     fn fingerprint(&self) -> Result<DataFingerprint, DataError> {
         let Self { images, labels } = self;
         Ok(Fingerprinting::default()

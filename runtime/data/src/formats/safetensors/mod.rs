@@ -26,7 +26,7 @@ const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// The rows of two tensors, the input of `I` and the target of `T`, read when they are asked for. An item is a row of each, in the shape of
 /// its tensor without the first axis: of a tensor of one dimension, it is a single number of shape ().
 ///
-/// Numbers are what the file has, and are converted by nobody: pictures are often [`u8`], labels [`i64`].
+/// Numbers are what the file has, and are not converted: pictures are often [`u8`], labels [`i64`].
 ///
 /// ```no_run
 /// use std::path::Path;
