@@ -15,7 +15,7 @@ fn images(part: Part) -> Result<impl Dataset<Item = (Array<f32>, u32)>, DataErro
     }))
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> anyhow::Result<()> {
     let job = Job::builder("mnist").train(&images(Part::Train)?, 128)?;
     let job = job.epochs(10).workers(4).build()?;
     let summary = sardana::train(&job, |spec| {
