@@ -125,7 +125,7 @@ fn ask(example: &Example, name: &str) {
     refusals.iter().flatten().for_each(unfit);
 }
 
-/// What is said of bytes of which nobody knows where they were kept.
+/// What is said of bytes, wherever they were kept.
 fn unfit(error: &DataError) {
     assert!(matches!(error, DataError::Unfit { .. }), "{error:?}");
     assert!(!error.to_string().chars().any(char::is_control), "{error:?}");
