@@ -1,30 +1,29 @@
 //! The sum of a step when one worker holds all its gradients: the additions of the ordered plan, without links.
 
-use std::sync::Arc;
-
 use sardana_protocol::words::Step;
 
 use crate::gradient::{GradientBuffer, Sum};
 use crate::layout::Layout;
 use crate::reduce;
 
-/// Adds up `pieces`, which hold the step's gradients in shard order. The first is taken over if nothing else holds it.
+/// Adds up `pieces`, which hold the step's gradients in shard order. The first is taken over unless there is a view of it.
 ///
 /// # Panics
 /// When there is no piece, or one is not laid out by `layout`.
 #[must_use]
-pub fn add_up(layout: &Layout, step: Step, pieces: Vec<Arc<GradientBuffer>>) -> Sum {
+pub fn add_up(layout: &Layout, step: Step, pieces: Vec<GradientBuffer>) -> Sum {
     let mut pieces = pieces.into_iter();
     let first = pieces.next().expect("a step has at least one shard");
-    let mut sum = Arc::unwrap_or_clone(first);
-    for piece in pieces {
-        reduce::add(layout, 0..layout.bytes(), sum.bytes_mut(), piece.bytes());
-    }
+    let mut sum = if first.is_unread() { first } else { first.clone() };
+    let rest: Vec<GradientBuffer> = pieces.collect();
+    let rest: Vec<&[u8]> = rest.iter().map(GradientBuffer::bytes).collect();
+    reduce::add_all(layout, 0..layout.bytes(), sum.bytes_mut(), &rest);
     Sum::from_buffer(step, sum)
 }
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
     use sardana_protocol::state::{Dtype, TensorSpec};
 
     use super::*;
@@ -34,7 +33,7 @@ mod tests {
     fn pieces_are_added_in_order() {
         let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F32, &[2])], 0).unwrap();
         let values = [[1.0e8_f32, 1.0], [-1.0e8, 2.0], [0.5, 3.0]];
-        let pieces: Vec<_> = values
+        let mut pieces: Vec<_> = values
             .iter()
             .map(|values| {
                 let mut buffer = GradientBuffer::zeros(&layout);
@@ -42,13 +41,15 @@ mod tests {
                 writer.write_f32(0, values).unwrap();
                 writer.samples(1).unwrap();
                 writer.finish().unwrap();
-                Arc::new(buffer)
+                buffer
             })
             .collect();
-        let kept = Arc::clone(&pieces[0]);
+        let kept = pieces[0].complete();
+        let before = pieces[0].bytes().to_vec();
         let sum = add_up(&layout, Step::ZERO, pieces);
         assert_eq!(sum.mean(&layout).f32(0).unwrap(), [0.5 / 3.0, 2.0]);
         assert_eq!(sum.samples(&layout), 3);
-        assert_ne!(kept.bytes(), sum.bytes(), "a gradient that is held elsewhere is not changed");
+        let read = kept.chunk(0).now_or_never();
+        assert_eq!(read, Some(&before[..]), "a gradient that is read elsewhere is not changed");
     }
 }

@@ -122,6 +122,18 @@ impl Layout {
         at(u64::from(index))..at(u64::from(index) + 1)
     }
 
+    /// The chunks in the order in which a sum travels. A backward pass writes the last layers' gradients first, so theirs go first; and at the very
+    /// end goes the last chunk, since it has the number of samples, which is written last.
+    pub fn travel(&self) -> impl Iterator<Item = u32> + use<> {
+        let last = self.chunks() - 1;
+        (0..last).rev().chain([last])
+    }
+
+    /// How many bytes of chunk `index` hold elements.
+    pub(crate) fn bytes_in_chunk(&self, index: u32) -> usize {
+        self.sections(self.chunk(index)).map(|section| section.bytes.len()).sum()
+    }
+
     /// The bytes of tensor `index` without the zeros behind it.
     pub(crate) fn tensor(&self, index: usize) -> Option<Section> {
         let spec = self.tensors.get(index)?;
@@ -167,6 +179,12 @@ impl Layout {
             })
         })
     }
+}
+
+/// `range` in parts, each of which lies in one chunk.
+pub(crate) fn cut(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let chunks = range.start / CHUNK_BYTES..range.end.div_ceil(CHUNK_BYTES);
+    chunks.map(move |chunk| range.start.max(chunk * CHUNK_BYTES)..range.end.min((chunk + 1) * CHUNK_BYTES))
 }
 
 fn check_names(tensors: &[TensorSpec]) -> Result<(), LayoutError> {

@@ -1,5 +1,7 @@
 //! Every bound of the collectives: why this number, and what happens when it is reached.
 
+use std::time::Duration;
+
 /// Bytes of a chunk, the unit in which sums travel. Small enough that a ring of eight is busy everywhere after a megabyte, large
 /// enough that a 48-byte header and a wake-up are noise. The last chunk of a gradient may be shorter.
 pub const CHUNK_BYTES: usize = 128 << 10;
@@ -7,9 +9,20 @@ pub const CHUNK_BYTES: usize = 128 << 10;
 /// Tensors start at multiples of this, a cache line, so that no element is ever split between two chunks.
 pub const ALIGNMENT: usize = 64;
 
-/// Chunks that wait between two futures of one rank, and frames that an in-process link holds: enough that neither side waits
-/// for the other's wake-up. When it is full the sender waits, which is the back-pressure.
+/// Frames that an in-process link holds: enough that neither side waits for the other's wake-up. When it is full the sender waits, which
+/// is the back-pressure.
 pub const QUEUED_CHUNKS: usize = 8;
+
+/// Frames that a shared-memory link holds: as for links within a process. All of it is a megabyte, which stays in a processor's cache.
+pub const SHARED_SLOTS: usize = 8;
+
+/// For so long an end of a shared-memory link looks again whether the other is ready, before it sleeps: about what sleeping and being woken
+/// cost.
+pub const LOOK_AGAIN: Duration = Duration::from_micros(20);
+
+/// Payloads that a QUIC link keeps to write the next ones where they were: as many as a connection has on its way on a fast path. When more
+/// are, the others are allocated and freed.
+pub const POOLED_CHUNKS: usize = 64;
 
 const _: () = assert!(CHUNK_BYTES.is_multiple_of(ALIGNMENT));
 const _: () = assert!(ALIGNMENT.is_multiple_of(8));

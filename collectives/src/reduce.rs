@@ -11,29 +11,95 @@ use sardana_protocol::state::Dtype;
 
 use crate::layout::Layout;
 
+/// Bytes that are summed at once: so few that they stay in the nearest cache while shard after shard is added.
+const TILE_BYTES: usize = 4 << 10;
+
 /// Adds `shard` to `running`: both hold the bytes `range` of a gradient laid out by `layout`, and `range` splits no element.
 ///
 /// # Panics
 /// When a slice is not as long as `range`, or `range` goes beyond the layout.
 pub fn add(layout: &Layout, range: Range<usize>, running: &mut [u8], shard: &[u8]) {
+    add_all(layout, range, running, &[shard]);
+}
+
+/// Adds `shards` to `running`, one after the other, and goes through the memory once.
+///
+/// # Panics
+/// As [`add`].
+pub fn add_all(layout: &Layout, range: Range<usize>, running: &mut [u8], shards: &[&[u8]]) {
+    check(layout, &range, running, shards);
+    for (dtype, tile) in tiles(layout, range) {
+        let running = &mut running[tile.clone()];
+        for shard in shards {
+            add_to(dtype, running, &shard[tile.clone()]);
+        }
+    }
+}
+
+/// Writes `terms[0] + terms[1] + …` to `out`, added in this order, and goes through the memory once. Where no elements lie, the first is
+/// copied. So it is where there is no other: 0.0 + -0.0 would not be its own bits.
+///
+/// # Panics
+/// As [`add`]; and when there are no terms.
+pub fn sum_into(layout: &Layout, range: Range<usize>, out: &mut [u8], terms: &[&[u8]]) {
+    check(layout, &range, out, terms);
+    let (first, terms) = terms.split_first().expect("a sum has a first term");
+    let Some((second, rest)) = terms.split_first() else {
+        return out.copy_from_slice(first);
+    };
+    let mut copied = 0;
+    for (dtype, tile) in tiles(layout, range) {
+        out[copied..tile.start].copy_from_slice(&first[copied..tile.start]);
+        copied = tile.end;
+        let out = &mut out[tile.clone()];
+        add_two(dtype, out, &first[tile.clone()], &second[tile.clone()]);
+        for term in rest {
+            add_to(dtype, out, &term[tile.clone()]);
+        }
+    }
+    out[copied..].copy_from_slice(&first[copied..]);
+}
+
+/// Adds zeros to `running`, which is not the same as leaving it: -0.0 + 0.0 is 0.0, and a NaN becomes the one.
+pub(crate) fn add_zeros(dtype: Dtype, running: &mut [u8]) {
+    let zeros = [0; TILE_BYTES];
+    for tile in running.chunks_mut(TILE_BYTES) {
+        add_to(dtype, tile, &zeros[..tile.len()]);
+    }
+}
+
+fn check(layout: &Layout, range: &Range<usize>, running: &[u8], shards: &[&[u8]]) {
     assert!(range.end <= layout.bytes(), "the range {range:?} lies within the gradient");
     assert_eq!(running.len(), range.len(), "the running sum has the range's bytes");
-    assert_eq!(shard.len(), range.len(), "the shard has the range's bytes");
+    for shard in shards {
+        assert_eq!(shard.len(), range.len(), "a shard has the range's bytes");
+    }
+}
+
+/// The elements of `range` in tiles of one type, as places within `range`.
+fn tiles(layout: &Layout, range: Range<usize>) -> impl Iterator<Item = (Dtype, Range<usize>)> {
     let start = range.start;
-    for section in layout.sections(range) {
-        let at = section.bytes.start - start..section.bytes.end - start;
-        let (running, shard) = (&mut running[at.clone()], &shard[at]);
-        match section.dtype {
-            Dtype::F32 => each(running, shard, |a, b| {
-                add_f32(f32::from_le_bytes(a), f32::from_le_bytes(b)).to_le_bytes()
-            }),
-            Dtype::F64 => each(running, shard, |a, b| {
-                add_f64(f64::from_le_bytes(a), f64::from_le_bytes(b)).to_le_bytes()
-            }),
-            Dtype::U64 => each(running, shard, |a, b| {
-                u64::from_le_bytes(a).wrapping_add(u64::from_le_bytes(b)).to_le_bytes()
-            }),
-        }
+    layout.sections(range).flat_map(move |section| {
+        let (from, to) = (section.bytes.start - start, section.bytes.end - start);
+        (from..to)
+            .step_by(TILE_BYTES)
+            .map(move |tile| (section.dtype, tile..to.min(tile + TILE_BYTES)))
+    })
+}
+
+fn add_to(dtype: Dtype, running: &mut [u8], shard: &[u8]) {
+    match dtype {
+        Dtype::F32 => each(running, shard, f32_bytes),
+        Dtype::F64 => each(running, shard, f64_bytes),
+        Dtype::U64 => each(running, shard, u64_bytes),
+    }
+}
+
+fn add_two(dtype: Dtype, out: &mut [u8], first: &[u8], second: &[u8]) {
+    match dtype {
+        Dtype::F32 => both(out, first, second, f32_bytes),
+        Dtype::F64 => both(out, first, second, f64_bytes),
+        Dtype::U64 => both(out, first, second, u64_bytes),
     }
 }
 
@@ -44,6 +110,38 @@ fn each<const BYTES: usize>(running: &mut [u8], shard: &[u8], sum: impl Fn([u8; 
     for (running, shard) in running.iter_mut().zip(shard) {
         *running = sum(*running, *shard);
     }
+}
+
+#[inline]
+fn both<const BYTES: usize>(
+    out: &mut [u8],
+    first: &[u8],
+    second: &[u8],
+    sum: impl Fn([u8; BYTES], [u8; BYTES]) -> [u8; BYTES],
+) {
+    let (out, _) = out.as_chunks_mut::<BYTES>();
+    let (first, _) = first.as_chunks::<BYTES>();
+    let (second, _) = second.as_chunks::<BYTES>();
+    for ((out, first), second) in out.iter_mut().zip(first).zip(second) {
+        *out = sum(*first, *second);
+    }
+}
+
+#[inline]
+fn f32_bytes(running: [u8; 4], shard: [u8; 4]) -> [u8; 4] {
+    add_f32(f32::from_le_bytes(running), f32::from_le_bytes(shard)).to_le_bytes()
+}
+
+#[inline]
+fn f64_bytes(running: [u8; 8], shard: [u8; 8]) -> [u8; 8] {
+    add_f64(f64::from_le_bytes(running), f64::from_le_bytes(shard)).to_le_bytes()
+}
+
+#[inline]
+fn u64_bytes(running: [u8; 8], shard: [u8; 8]) -> [u8; 8] {
+    u64::from_le_bytes(running)
+        .wrapping_add(u64::from_le_bytes(shard))
+        .to_le_bytes()
 }
 
 /// `running + shard`, with one NaN.
@@ -97,6 +195,41 @@ mod tests {
         let shard = bytes([1.0, 1.0], 1.0, 1.0, 1, 0);
         add(&layout, 4..72, &mut running[4..72], &shard[4..72]);
         assert_eq!(running, bytes([1.0, 2.0], 2.0, 1.0, 1, 0));
+    }
+
+    #[test]
+    fn many_terms_in_one_pass_are_one_after_the_other() {
+        let tensors = vec![
+            TensorSpec::new("a", Dtype::F32, &[9_001]),
+            TensorSpec::new("b", Dtype::F64, &[3_001]),
+        ];
+        let layout = Layout::new(tensors, 2).unwrap();
+        let term = |number: usize| -> Vec<u8> {
+            let values =
+                (0..layout.bytes() / 4).map(|at| ((at * 7 + number * 13) % 101) as f32 * 1.1_f32.powi(number as i32));
+            values.flat_map(f32::to_le_bytes).collect()
+        };
+        let terms: Vec<Vec<u8>> = (0..5).map(term).collect();
+        for range in [0..layout.bytes(), 64..layout.bytes() - 8, 36_000..36_064] {
+            for count in 1..=terms.len() {
+                let cut: Vec<&[u8]> = terms[..count].iter().map(|term| &term[range.clone()]).collect();
+                let mut expected = cut[0].to_vec();
+                cut[1..]
+                    .iter()
+                    .for_each(|term| add(&layout, range.clone(), &mut expected, term));
+                let mut together = vec![0xaa; range.len()];
+                sum_into(&layout, range.clone(), &mut together, &cut);
+                assert_eq!(together, expected, "{count} terms of {range:?}");
+                let mut added = cut[0].to_vec();
+                add_all(&layout, range.clone(), &mut added, &cut[1..]);
+                assert_eq!(added, expected);
+            }
+        }
+        // A sum of one term has its own bits.
+        let negative = (-0.0_f32).to_le_bytes();
+        let mut alone = [9; 4];
+        sum_into(&layout, 0..4, &mut alone, &[&negative]);
+        assert_eq!(alone, negative);
     }
 
     #[test]

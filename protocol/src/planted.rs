@@ -54,6 +54,8 @@ bugs! {
     PieceTooEarly,
     /// Pieces that were complete before a halt are not offered to the next ring.
     KeptNotOffered,
+    /// A piece that one ring was offered while it was computed is taken for offered by the next one.
+    OfferedToAnotherRing,
     /// The last step is followed by one more.
     OneStepTooMany,
     /// A snapshot is told as that of the step before.

@@ -134,7 +134,7 @@ impl Worker {
     fn works(&mut self) -> Option<Event> {
         Some(match self.member.next_work() {
             Work::Wait => return None,
-            Work::Gradient { step, piece, shard } => Event::Computed { step, piece, shard },
+            Work::Gradient { step, piece, shard, .. } => Event::Computed { step, piece, shard },
             Work::Apply { step } => Event::Applied {
                 report: StepReport {
                     step,

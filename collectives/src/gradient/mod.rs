@@ -1,5 +1,7 @@
 //! Gradients as bytes of one layout: written shard by shard, summed elsewhere, read as a mean. Knows no ranks and no links.
 
+mod buffer;
+mod filling;
 mod sum;
 mod writer;
 
@@ -9,6 +11,8 @@ use sardana_protocol::state::{Dtype, TensorSpec};
 
 use crate::layout::Layout;
 
+pub use buffer::{GradientBuffer, GradientView};
+pub(crate) use filling::Filling;
 pub use sum::{Mean, RUN_ELEMENTS, Sum, SumLengthError};
 pub use writer::GradientWriter;
 
@@ -67,12 +71,6 @@ pub enum GradientError {
     NoSamples,
 }
 
-/// The bytes of one gradient: of a shard, or a running sum over a prefix of the shards, or room for a finished sum.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GradientBuffer {
-    bytes: Vec<u8>,
-}
-
 /// How a shard's gradient goes into a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteMode {
@@ -80,45 +78,6 @@ pub enum WriteMode {
     Store,
     /// It is added element by element, `buffer + gradient`: the next shard of a running sum.
     Add,
-}
-
-impl GradientBuffer {
-    /// Room for one gradient, all zeros: what an empty shard contributes.
-    #[must_use]
-    pub fn zeros(layout: &Layout) -> Self {
-        Self {
-            bytes: vec![0; layout.bytes()],
-        }
-    }
-
-    /// Its bytes, laid out by its layout.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// Its bytes, for the executor that fills it.
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
-    }
-
-    /// Starts to write one shard's gradient. Nothing of what was there survives [`WriteMode::Store`].
-    ///
-    /// # Panics
-    /// When `layout` is not as long as the one that the buffer was made for.
-    pub fn writer<'a>(&'a mut self, layout: &'a Layout, mode: WriteMode) -> GradientWriter<'a> {
-        assert_eq!(
-            self.bytes.len(),
-            layout.bytes(),
-            "a buffer is used with the layout it was made for"
-        );
-        GradientWriter::new(&mut self.bytes, layout, mode)
-    }
-
-    /// Makes it all zeros.
-    pub fn clear(&mut self) {
-        self.bytes.fill(0);
-    }
 }
 
 fn locate(layout: &Layout, tensor: usize, dtype: Dtype, found: usize) -> Result<Range<usize>, GradientError> {

@@ -38,7 +38,7 @@ impl Sum {
                 found: bytes.len(),
             });
         }
-        Ok(Self::from_buffer(step, GradientBuffer { bytes }))
+        Ok(Self::from_buffer(step, GradientBuffer::of(bytes)))
     }
 
     /// The sum of `step` that fills `buffer`: a running sum over all shards.

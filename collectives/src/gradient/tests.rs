@@ -1,5 +1,6 @@
 //! Tests of buffers, writers and means.
 
+use futures_util::FutureExt;
 use sardana_protocol::words::Step;
 
 use super::*;
@@ -188,4 +189,57 @@ fn a_mean_that_is_lent_in_runs_is_the_mean() {
         .unwrap();
     assert_eq!(lent, mean.f32(0).unwrap());
     assert!(matches!(mean.runs_f32(1, |_, _| ()), Err(GradientError::NoSuchTensor { .. })));
+}
+
+#[test]
+fn a_view_shows_a_chunk_once_it_is_whole_and_the_last_one_when_the_gradient_counts() {
+    let tensors = vec![
+        TensorSpec::new("a", Dtype::F32, &[40_000]),
+        TensorSpec::new("b", Dtype::F64, &[10]),
+    ];
+    let layout = Layout::new(tensors, 0).unwrap();
+    assert_eq!(layout.chunks(), 2);
+    let mut buffer = GradientBuffer::zeros(&layout);
+    let view = buffer.awaited(&layout);
+    let seen = |chunk: u32| view.chunk(chunk).now_or_never().map(<[u8]>::to_vec);
+    assert!(!buffer.is_unread());
+    let mut writer = buffer.writer(&layout, WriteMode::Store);
+    assert_eq!((seen(0), seen(1)), (None, None));
+    writer.fill_f32(0, |values| values.fill(2.5)).unwrap();
+    let written = seen(0).unwrap();
+    assert!(written.as_chunks().0.iter().all(|value| f32::from_le_bytes(*value) == 2.5));
+    writer.write_f64(1, &[1.0; 10]).unwrap();
+    writer.samples(9).unwrap();
+    writer.finish().unwrap();
+    assert_eq!(seen(1), None, "it does not count yet");
+    drop(buffer.complete());
+    assert!(seen(1).is_some_and(|bytes| bytes.ends_with(&9_u64.to_le_bytes())));
+    drop(view);
+    assert!(buffer.is_unread());
+}
+
+#[test]
+#[should_panic(expected = "not changed while it is read")]
+fn a_gradient_that_is_read_is_not_written() {
+    let layout = layout();
+    let mut buffer = GradientBuffer::zeros(&layout);
+    let _view = buffer.complete();
+    let _ = buffer.writer(&layout, WriteMode::Store);
+}
+
+#[test]
+fn a_sum_is_read_while_it_fills() {
+    let tensors = vec![TensorSpec::new("a", Dtype::F32, &[100_000])];
+    let layout = Layout::new(tensors, 0).unwrap();
+    let (mut filling, view) = Filling::begin(&layout, GradientBuffer::zeros(&layout));
+    for chunk in layout.travel() {
+        assert!(view.chunk(chunk).now_or_never().is_none());
+        filling.fill(chunk, |bytes| bytes.fill(7));
+        assert!(
+            view.chunk(chunk)
+                .now_or_never()
+                .is_some_and(|bytes| bytes.iter().all(|byte| *byte == 7))
+        );
+    }
+    assert!(filling.finish().bytes().iter().all(|byte| *byte == 7));
 }

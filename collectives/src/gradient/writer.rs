@@ -4,15 +4,16 @@ use std::ops::Range;
 
 use sardana_protocol::state::{Dtype, TensorSpec};
 
+use super::buffer::Writing;
 use super::{GradientError, WriteMode, locate, read_u64};
-use crate::layout::Layout;
+use crate::layout::{Layout, cut};
 use crate::reduce::{self, add_f32, add_f64};
 
 /// Writes one shard's gradient into a buffer. The order in which tensors are written does not matter.
 #[derive(Debug)]
 #[must_use = "a shard's gradient counts only once `finish` or `zero` has said that it is whole"]
 pub struct GradientWriter<'a> {
-    bytes: &'a mut [u8],
+    writing: Writing<'a>,
     layout: &'a Layout,
     mode: WriteMode,
     tensors: Vec<bool>,
@@ -21,12 +22,12 @@ pub struct GradientWriter<'a> {
 }
 
 impl<'a> GradientWriter<'a> {
-    pub(super) fn new(bytes: &'a mut [u8], layout: &'a Layout, mode: WriteMode) -> Self {
+    pub(super) fn new(writing: Writing<'a>, layout: &'a Layout, mode: WriteMode) -> Self {
         Self {
             tensors: vec![false; layout.tensors().len()],
             auxiliary: vec![false; layout.auxiliary()],
             samples: 0,
-            bytes,
+            writing,
             layout,
             mode,
         }
@@ -38,7 +39,7 @@ impl<'a> GradientWriter<'a> {
     /// When there is no such tensor of that size and type, or it is already written.
     pub fn write_f32(&mut self, tensor: usize, values: &[f32]) -> Result<(), GradientError> {
         let at = self.claim(tensor, Dtype::F32, values.len())?;
-        self.mode.put_f32(&mut self.bytes[at], values);
+        self.put(at, values, WriteMode::put_f32);
         Ok(())
     }
 
@@ -50,16 +51,18 @@ impl<'a> GradientWriter<'a> {
     pub fn fill_f32(&mut self, tensor: usize, fill: impl FnOnce(&mut [f32])) -> Result<(), GradientError> {
         let elements = self.layout.tensors().get(tensor).and_then(TensorSpec::elements).unwrap_or(0);
         let at = self.claim(tensor, Dtype::F32, elements)?;
-        let bytes = &mut self.bytes[at];
-        let own = self.mode == WriteMode::Store && cfg!(target_endian = "little");
-        if own && let Ok(values) = bytemuck::try_cast_slice_mut::<u8, f32>(bytes) {
-            values.fill(0.0);
-            fill(values);
-            return Ok(());
-        }
-        let mut values = vec![0.0; elements];
-        fill(&mut values);
-        self.mode.put_f32(bytes, &values);
+        let mode = self.mode;
+        self.writing.write(at, |bytes| {
+            let own = mode == WriteMode::Store && cfg!(target_endian = "little");
+            if own && let Ok(values) = bytemuck::try_cast_slice_mut::<u8, f32>(bytes) {
+                values.fill(0.0);
+                fill(values);
+                return;
+            }
+            let mut values = vec![0.0; elements];
+            fill(&mut values);
+            mode.put_f32(bytes, &values);
+        });
         Ok(())
     }
 
@@ -98,12 +101,7 @@ impl<'a> GradientWriter<'a> {
         if self.samples > 1 {
             return Err(GradientError::Samples(self.samples));
         }
-        let at = self.layout.samples_bytes();
-        let total = match self.mode {
-            WriteMode::Store => count,
-            WriteMode::Add => read_u64(&self.bytes[at.clone()]).wrapping_add(count),
-        };
-        self.bytes[at].copy_from_slice(&total.to_le_bytes());
+        self.put_samples(count);
         Ok(())
     }
 
@@ -118,26 +116,24 @@ impl<'a> GradientWriter<'a> {
         if self.samples != 1 {
             return Err(GradientError::Samples(self.samples));
         }
-        for index in 0..self.auxiliary.len() {
-            if !self.auxiliary[index] {
-                self.put_auxiliary(index, 0.0);
-            }
-        }
+        self.auxiliary_zeros();
         Ok(())
     }
 
     /// Instead of writing anything: the shard is empty. The same bits as storing or adding a buffer of zeros.
-    pub fn zero(self) {
-        match self.mode {
-            WriteMode::Store => self.bytes.fill(0),
-            // Not a no-op: -0.0 + 0.0 is 0.0.
-            WriteMode::Add => {
-                let zeros = [0; crate::limits::CHUNK_BYTES];
-                for chunk in (0..self.layout.chunks()).map(|index| self.layout.chunk(index)) {
-                    let zeros = &zeros[..chunk.len()];
-                    reduce::add(self.layout, chunk.clone(), &mut self.bytes[chunk], zeros);
-                }
-            }
+    pub fn zero(mut self) {
+        let (layout, mode) = (self.layout, self.mode);
+        let tensors = (0..layout.tensors().len()).filter(|&tensor| !self.tensors[tensor]);
+        for section in tensors.filter_map(|tensor| layout.tensor(tensor)) {
+            self.writing.write(section.bytes, |bytes| match (mode, section.dtype) {
+                (WriteMode::Store, _) => bytes.fill(0),
+                // Not a no-op: -0.0 + 0.0 is 0.0.
+                (WriteMode::Add, dtype) => reduce::add_zeros(dtype, bytes),
+            });
+        }
+        self.auxiliary_zeros();
+        if self.samples == 0 {
+            self.put_samples(0);
         }
     }
 
@@ -149,19 +145,43 @@ impl<'a> GradientWriter<'a> {
         Ok(at)
     }
 
+    /// Reports 0 for the auxiliary sums that were not reported.
+    fn auxiliary_zeros(&mut self) {
+        for index in 0..self.auxiliary.len() {
+            if !std::mem::replace(&mut self.auxiliary[index], true) {
+                self.put_auxiliary(index, 0.0);
+            }
+        }
+    }
+
+    /// The number of samples is what a gradient counts with: it is not shown until the buffer is said to be complete.
+    fn put_samples(&mut self, count: u64) {
+        let mode = self.mode;
+        self.writing.write_unseen(self.layout.samples_bytes(), |bytes| {
+            let total = match mode {
+                WriteMode::Store => count,
+                WriteMode::Add => read_u64(bytes).wrapping_add(count),
+            };
+            bytes.copy_from_slice(&total.to_le_bytes());
+        });
+    }
+
     fn put_auxiliary(&mut self, index: usize, value: f64) {
         let start = self.layout.auxiliary_bytes().start + index * 8;
         self.put_f64(start..start + 8, &[value]);
     }
 
     fn put_f64(&mut self, at: Range<usize>, values: &[f64]) {
-        let (elements, _) = self.bytes[at].as_chunks_mut::<8>();
-        let elements = elements.iter_mut().zip(values);
-        match self.mode {
-            WriteMode::Store => elements.for_each(|(bytes, value)| *bytes = value.to_le_bytes()),
-            WriteMode::Add => {
-                elements.for_each(|(bytes, value)| *bytes = add_f64(f64::from_le_bytes(*bytes), *value).to_le_bytes());
-            }
+        self.put(at, values, WriteMode::put_f64);
+    }
+
+    /// Writes `values` to `at` chunk by chunk, so that each can be read while the next is written.
+    fn put<T>(&mut self, at: Range<usize>, mut values: &[T], put: impl Fn(WriteMode, &mut [u8], &[T])) {
+        let mode = self.mode;
+        for part in cut(at) {
+            let (now, later) = values.split_at(part.len() / size_of::<T>());
+            self.writing.write(part, |bytes| put(mode, bytes, now));
+            values = later;
         }
     }
 }
@@ -174,6 +194,17 @@ impl WriteMode {
             Self::Store => elements.for_each(|(bytes, value)| *bytes = value.to_le_bytes()),
             Self::Add => {
                 elements.for_each(|(bytes, value)| *bytes = add_f32(f32::from_le_bytes(*bytes), *value).to_le_bytes());
+            }
+        }
+    }
+
+    fn put_f64(self, bytes: &mut [u8], values: &[f64]) {
+        let (elements, _) = bytes.as_chunks_mut::<8>();
+        let elements = elements.iter_mut().zip(values);
+        match self {
+            Self::Store => elements.for_each(|(bytes, value)| *bytes = value.to_le_bytes()),
+            Self::Add => {
+                elements.for_each(|(bytes, value)| *bytes = add_f64(f64::from_le_bytes(*bytes), *value).to_le_bytes());
             }
         }
     }

@@ -128,7 +128,7 @@ impl FrameHeader {
         Ok(())
     }
 
-    fn array(&self) -> [u8; HEADER_BYTES] {
+    pub(crate) fn array(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
         bytes[4..8].copy_from_slice(&(self.kind as u32).to_le_bytes());

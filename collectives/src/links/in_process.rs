@@ -3,25 +3,31 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::{Bytes, BytesMut};
 use tokio::sync::mpsc;
 
-use super::frame::{FrameHeader, HEADER_BYTES, HeaderField};
+use super::frame::{FrameHeader, HEADER_BYTES};
 use super::{LinkError, ended};
 use crate::limits::QUEUED_CHUNKS;
 
 /// The sending end.
 #[derive(Debug)]
 pub struct InProcessSender {
-    frames: mpsc::Sender<(Bytes, Bytes)>,
+    frames: mpsc::Sender<Frame>,
     finished: Arc<AtomicBool>,
 }
 
 /// The receiving end.
 #[derive(Debug)]
 pub struct InProcessReceiver {
-    frames: mpsc::Receiver<(Bytes, Bytes)>,
+    frames: mpsc::Receiver<Frame>,
+    payload: Vec<u8>,
     finished: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct Frame {
+    header: [u8; HEADER_BYTES],
+    payload: Vec<u8>,
 }
 
 pub(super) fn pair() -> (InProcessSender, InProcessReceiver) {
@@ -35,17 +41,24 @@ pub(super) fn pair() -> (InProcessSender, InProcessReceiver) {
         sender,
         InProcessReceiver {
             frames: receiver,
+            payload: Vec::new(),
             finished,
         },
     )
 }
 
 impl InProcessSender {
-    pub(super) async fn send(&mut self, header: Bytes, payload: Bytes) -> Result<(), LinkError> {
+    pub(super) async fn send(&mut self, header: &FrameHeader, fill: impl FnOnce(&mut [u8])) -> Result<(), LinkError> {
         if self.finished.load(Ordering::Acquire) {
             return Err(LinkError::Closed);
         }
-        self.frames.send((header, payload)).await.map_err(|_| LinkError::Refused)
+        let mut payload = vec![0; header.payload_bytes as usize];
+        fill(&mut payload);
+        let frame = Frame {
+            header: header.array(),
+            payload,
+        };
+        self.frames.send(frame).await.map_err(|_| LinkError::Refused)
     }
 
     /// The end itself is the drop of the sender; this says that it is a good one.
@@ -55,21 +68,13 @@ impl InProcessSender {
 }
 
 impl InProcessReceiver {
-    pub(super) async fn receive(&mut self, expected: &FrameHeader) -> Result<BytesMut, LinkError> {
-        let Some((header, payload)) = self.frames.recv().await else {
+    pub(super) async fn receive(&mut self, expected: &FrameHeader) -> Result<&[u8], LinkError> {
+        let Some(Frame { header, payload }) = self.frames.recv().await else {
             let finished = self.finished.load(Ordering::Acquire);
             return Err(if finished { ended(expected) } else { LinkError::Reset });
         };
-        let header: &[u8; HEADER_BYTES] = header[..].try_into().expect("a header is sent as it was encoded");
-        expected.check(header)?;
-        if payload.len() != expected.payload_bytes as usize {
-            return Err(LinkError::Unexpected {
-                field: HeaderField::PayloadBytes,
-                expected: u64::from(expected.payload_bytes),
-                found: payload.len() as u64,
-            });
-        }
-        // Usually nothing else holds the payload, and it is taken over without a copy.
-        Ok(payload.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..])))
+        expected.check(&header)?;
+        self.payload = payload;
+        Ok(&self.payload)
     }
 }

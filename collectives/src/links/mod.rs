@@ -1,18 +1,24 @@
-//! Streams of frames in one direction between two ranks, over QUIC or within a process. Knows frames, not what they sum to.
+//! Streams of frames in one direction between two ranks: over QUIC, through memory that two processes of one host share, or within a process.
+//! Knows frames, not what they sum to.
 //!
-//! A link gives what it is handed to the transport for good: payloads are owned [`Bytes`], never a gradient's or a sum's
-//! buffer, so nothing that is still on its way can be rewritten, not even after an abort.
+//! A payload is written where the transport takes it from, and read where the transport has put it. That memory is the link's, never
+//! a gradient's or a sum's, so nothing that is still on its way can be rewritten, not even after an abort.
 //!
 //! A sender that is dropped before [`LinkSender::finish`] resets its stream: a torn stream never looks like a good end.
 
 pub mod frame;
 mod in_process;
+mod pool;
 mod quic;
+#[cfg(target_os = "linux")]
+mod shared_memory;
 
-use bytes::{Bytes, BytesMut};
+use std::ops::Deref;
 
 pub use in_process::{InProcessReceiver, InProcessSender};
 pub use quic::{QuicReceiver, QuicSender};
+#[cfg(target_os = "linux")]
+pub use shared_memory::{SharedMemory, SharedMemoryReceiver, SharedMemorySender};
 
 use frame::{FrameHeader, HeaderField};
 
@@ -23,6 +29,9 @@ pub enum LinkSender {
     Quic(QuicSender),
     /// A bounded channel within this process.
     InProcess(InProcessSender),
+    /// Memory that another process of this host has as well.
+    #[cfg(target_os = "linux")]
+    SharedMemory(SharedMemorySender),
 }
 
 /// The receiving end of a link.
@@ -32,6 +41,35 @@ pub enum LinkReceiver {
     Quic(QuicReceiver),
     /// A bounded channel within this process.
     InProcess(InProcessReceiver),
+    /// Memory that another process of this host has as well.
+    #[cfg(target_os = "linux")]
+    SharedMemory(SharedMemoryReceiver),
+}
+
+/// What a frame carries. Let go of it before the next one is received.
+#[derive(Debug)]
+pub struct Payload<'a>(PayloadIn<'a>);
+
+/// Where a payload lies.
+#[derive(Debug)]
+enum PayloadIn<'a> {
+    /// In memory of the link's.
+    Memory(&'a [u8]),
+    /// In memory that the sender has written.
+    #[cfg(target_os = "linux")]
+    Slot(shared_memory::Slot<'a>),
+}
+
+impl Deref for Payload<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            PayloadIn::Memory(bytes) => bytes,
+            #[cfg(target_os = "linux")]
+            PayloadIn::Slot(slot) => slot,
+        }
+    }
 }
 
 /// Why a link cannot go on. In every case the generation cannot go on either: the caller reports which worker the link led to, keeps
@@ -68,6 +106,9 @@ pub enum LinkError {
         "a trailer is of kind 0 (continue), 1 (stop), 2 (snapshot) or 3 (switch), found {0}: run the same program on all workers"
     )]
     Trailer(u8),
+    /// The peer's count of frames in shared memory cannot be.
+    #[error("the peer has counted frames in shared memory that cannot be: wait for the next generation")]
+    Counts,
     /// The link was used after an error or its end: a mistake of the caller.
     #[error("the link was used after its end: make new links for the next generation")]
     Closed,
@@ -81,53 +122,51 @@ pub fn in_process() -> (LinkSender, LinkReceiver) {
 }
 
 impl LinkSender {
+    /// A link through memory that the other end, at the other side of the socket, has mapped as well.
+    #[cfg(target_os = "linux")]
+    #[must_use]
+    pub fn shared_memory(memory: SharedMemory, socket: tokio::net::UnixStream) -> Self {
+        Self::SharedMemory(SharedMemorySender::new(memory, socket))
+    }
+
     /// A link over a QUIC stream, of which nothing but the link's own hello has been written.
     #[must_use]
-    pub const fn quic(stream: quinn::SendStream) -> Self {
+    pub fn quic(stream: quinn::SendStream) -> Self {
         Self::Quic(QuicSender::new(stream))
     }
 
-    /// Sends one frame. Waits while the peer is behind.
+    /// Sends one frame, whose payload `fill` writes: all of it, since what was there before is anything. Waits while the peer is behind.
     ///
     /// # Errors
     /// See [`LinkError`].
-    ///
-    /// # Panics
-    /// When the payload is not as long as the header says.
-    pub async fn send(&mut self, header: &FrameHeader, payload: Bytes) -> Result<(), LinkError> {
-        check(header, &payload);
+    pub async fn send(&mut self, header: &FrameHeader, fill: impl FnOnce(&mut [u8])) -> Result<(), LinkError> {
         match self {
-            Self::Quic(sender) => sender.write(&mut [header.encode(), payload]).await,
-            Self::InProcess(sender) => sender.send(header.encode(), payload).await,
+            Self::Quic(sender) => sender.send(header, fill).await,
+            Self::InProcess(sender) => sender.send(header, fill).await,
+            #[cfg(target_os = "linux")]
+            Self::SharedMemory(sender) => sender.send(header, fill, || ()).await,
         }
     }
 
-    /// Like [`Self::send`], and calls `halfway` when the header and half of the payload are with the transport. (Within a process
-    /// a frame is not divided: nothing is there yet.)
+    /// Like [`Self::send`], and calls `halfway` when the header and half of the payload are with the transport. (Within a process, and
+    /// in shared memory, a frame is not divided: nothing is there yet.)
     ///
     /// # Errors
     /// See [`LinkError`].
-    ///
-    /// # Panics
-    /// When the payload is not as long as the header says.
     pub async fn send_in_halves(
         &mut self,
         header: &FrameHeader,
-        mut payload: Bytes,
+        fill: impl FnOnce(&mut [u8]),
         halfway: impl FnOnce(),
     ) -> Result<(), LinkError> {
-        check(header, &payload);
         match self {
-            Self::Quic(sender) => {
-                let second = payload.split_off(payload.len() / 2);
-                sender.write(&mut [header.encode(), payload]).await?;
-                halfway();
-                sender.write(&mut [second]).await
-            }
+            Self::Quic(sender) => sender.send_in_halves(header, fill, halfway).await,
             Self::InProcess(sender) => {
                 halfway();
-                sender.send(header.encode(), payload).await
+                sender.send(header, fill).await
             }
+            #[cfg(target_os = "linux")]
+            Self::SharedMemory(sender) => sender.send(header, fill, halfway).await,
         }
     }
 
@@ -136,6 +175,8 @@ impl LinkSender {
         match self {
             Self::Quic(sender) => sender.finish(),
             Self::InProcess(sender) => sender.finish(),
+            #[cfg(target_os = "linux")]
+            Self::SharedMemory(sender) => sender.finish(),
         }
     }
 
@@ -145,11 +186,21 @@ impl LinkSender {
             Self::Quic(sender) => sender.delivered().await,
             // What is in the channel stays there without its sender.
             Self::InProcess(_) => {}
+            // So it is with memory that the receiver has mapped.
+            #[cfg(target_os = "linux")]
+            Self::SharedMemory(_) => {}
         }
     }
 }
 
 impl LinkReceiver {
+    /// A link through memory that the other end, at the other side of the socket, has mapped as well.
+    #[cfg(target_os = "linux")]
+    #[must_use]
+    pub fn shared_memory(memory: SharedMemory, socket: tokio::net::UnixStream) -> Self {
+        Self::SharedMemory(SharedMemoryReceiver::new(memory, socket))
+    }
+
     /// A link over a QUIC stream, of which nothing but the link's own hello has been read.
     #[must_use]
     pub const fn quic(stream: quinn::RecvStream) -> Self {
@@ -161,20 +212,15 @@ impl LinkReceiver {
     ///
     /// # Errors
     /// See [`LinkError`].
-    pub async fn receive(&mut self, expected: &FrameHeader) -> Result<BytesMut, LinkError> {
+    pub async fn receive(&mut self, expected: &FrameHeader) -> Result<Payload<'_>, LinkError> {
         match self {
-            Self::Quic(receiver) => receiver.receive(expected).await,
-            Self::InProcess(receiver) => receiver.receive(expected).await,
+            Self::Quic(receiver) => receiver.receive(expected).await.map(PayloadIn::Memory),
+            Self::InProcess(receiver) => receiver.receive(expected).await.map(PayloadIn::Memory),
+            #[cfg(target_os = "linux")]
+            Self::SharedMemory(receiver) => receiver.receive(expected).await.map(PayloadIn::Slot),
         }
+        .map(Payload)
     }
-}
-
-fn check(header: &FrameHeader, payload: &Bytes) {
-    assert_eq!(
-        header.payload_bytes as usize,
-        payload.len(),
-        "a frame's header says how long its payload is"
-    );
 }
 
 fn ended(expected: &FrameHeader) -> LinkError {

@@ -1,9 +1,10 @@
 //! A link over one QUIC stream in one direction. Knows nothing of connections but that they can be lost.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use quinn::{ReadError, ReadExactError, RecvStream, SendStream, VarInt, WriteError};
 
 use super::frame::{FrameHeader, HEADER_BYTES};
+use super::pool::Pool;
 use super::{LinkError, ended};
 
 /// The code of a stream that was given up.
@@ -13,6 +14,7 @@ const ABORTED: VarInt = VarInt::from_u32(1);
 #[derive(Debug)]
 pub struct QuicSender {
     stream: SendStream,
+    payloads: Pool,
     finished: bool,
 }
 
@@ -20,14 +22,37 @@ pub struct QuicSender {
 #[derive(Debug)]
 pub struct QuicReceiver {
     stream: RecvStream,
+    payload: Vec<u8>,
 }
 
 impl QuicSender {
-    pub(super) const fn new(stream: SendStream) -> Self {
-        Self { stream, finished: false }
+    pub(super) fn new(stream: SendStream) -> Self {
+        Self {
+            stream,
+            payloads: Pool::default(),
+            finished: false,
+        }
     }
 
-    pub(super) async fn write(&mut self, parts: &mut [Bytes]) -> Result<(), LinkError> {
+    pub(super) async fn send(&mut self, header: &FrameHeader, fill: impl FnOnce(&mut [u8])) -> Result<(), LinkError> {
+        let payload = self.payloads.filled(header.payload_bytes as usize, fill);
+        self.write(&mut [header.encode(), payload]).await
+    }
+
+    pub(super) async fn send_in_halves(
+        &mut self,
+        header: &FrameHeader,
+        fill: impl FnOnce(&mut [u8]),
+        halfway: impl FnOnce(),
+    ) -> Result<(), LinkError> {
+        let mut payload = self.payloads.filled(header.payload_bytes as usize, fill);
+        let second = payload.split_off(payload.len() / 2);
+        self.write(&mut [header.encode(), payload]).await?;
+        halfway();
+        self.write(&mut [second]).await
+    }
+
+    async fn write(&mut self, parts: &mut [Bytes]) -> Result<(), LinkError> {
         self.stream.write_all_chunks(parts).await.map_err(|error| match error {
             WriteError::Stopped(_) => LinkError::Refused,
             WriteError::ConnectionLost(source) => LinkError::Lost(source),
@@ -58,26 +83,28 @@ impl Drop for QuicSender {
 
 impl QuicReceiver {
     pub(super) const fn new(stream: RecvStream) -> Self {
-        Self { stream }
+        let payload = Vec::new();
+        Self { stream, payload }
     }
 
-    pub(super) async fn receive(&mut self, expected: &FrameHeader) -> Result<BytesMut, LinkError> {
+    pub(super) async fn receive(&mut self, expected: &FrameHeader) -> Result<&[u8], LinkError> {
+        let broke = |error| broken(error, expected);
         let mut header = [0; HEADER_BYTES];
-        self.read(&mut header, expected).await?;
+        self.stream.read_exact(&mut header).await.map_err(broke)?;
         expected.check(&header)?;
-        let mut payload = BytesMut::zeroed(expected.payload_bytes as usize);
-        self.read(&mut payload, expected).await?;
-        Ok(payload)
+        self.payload.resize(expected.payload_bytes as usize, 0);
+        self.stream.read_exact(&mut self.payload).await.map_err(broke)?;
+        Ok(&self.payload)
     }
+}
 
-    async fn read(&mut self, bytes: &mut [u8], expected: &FrameHeader) -> Result<(), LinkError> {
-        self.stream.read_exact(bytes).await.map_err(|error| match error {
-            ReadExactError::FinishedEarly(_) => ended(expected),
-            ReadExactError::ReadError(ReadError::Reset(_)) => LinkError::Reset,
-            ReadExactError::ReadError(ReadError::ConnectionLost(source)) => LinkError::Lost(source),
-            ReadExactError::ReadError(
-                ReadError::ClosedStream | ReadError::IllegalOrderedRead | ReadError::ZeroRttRejected,
-            ) => LinkError::Closed,
-        })
+fn broken(error: ReadExactError, expected: &FrameHeader) -> LinkError {
+    match error {
+        ReadExactError::FinishedEarly(_) => ended(expected),
+        ReadExactError::ReadError(ReadError::Reset(_)) => LinkError::Reset,
+        ReadExactError::ReadError(ReadError::ConnectionLost(source)) => LinkError::Lost(source),
+        ReadExactError::ReadError(ReadError::ClosedStream | ReadError::IllegalOrderedRead | ReadError::ZeroRttRejected) => {
+            LinkError::Closed
+        }
     }
 }

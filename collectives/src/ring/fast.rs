@@ -5,19 +5,17 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use bytes::{Bytes, BytesMut};
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::RingPart;
 use tokio::sync::watch;
 
-use super::inbox::{Contribution, Inbox, Piece};
-use super::passage::{Chunk, Incoming, Outgoing, Passage};
+use super::inbox::{Contribution, Inbox};
+use super::passage::{Chunk, Incoming, Outgoing, Passage, terms};
 use super::{CompletedSum, PlanLinks, RingError};
-use crate::gradient::{GradientBuffer, Sum};
+use crate::gradient::{GradientBuffer, GradientView, Sum};
 use crate::links::LinkSender;
 use crate::links::frame::PlanSlot;
 use crate::moves::{RingMove, RingPlace};
-use crate::reduce;
 
 /// One rank's part of a ring plan, with its links.
 #[derive(Debug)]
@@ -50,18 +48,18 @@ impl FastExecutor {
         completed: &mut impl FnMut(CompletedSum),
     ) -> Result<Trailer, RingError> {
         let Contribution { into, pieces } = contribution;
-        let pieces: Vec<Piece> = pieces.into_values().collect();
+        let own: Vec<GradientView> = pieces.into_values().map(|piece| piece.gradient).collect();
         let shared = Shared { sum: Mutex::new(into) };
         match &mut self.links {
             Some((from, to)) => {
                 let (received, progress) = watch::channel(0);
-                let receiving = receive_all(passage, self.place, from, &pieces, &shared, received);
-                let sending = send_all(passage, self.place, to, &pieces, &shared, progress);
+                let receiving = receive_all(passage, self.place, from, &own, &shared, received);
+                let sending = send_all(passage, self.place, to, &own, &shared, progress);
                 tokio::try_join!(receiving, sending)?;
             }
             None => {
                 for index in 0..passage.layout().chunks() {
-                    shared.store(passage, index, &local(passage, index, &pieces));
+                    shared.sum(passage, index, &terms(None, &own, index).await);
                 }
             }
         }
@@ -69,7 +67,7 @@ impl FastExecutor {
             Some((from, _)) if !self.place.closes() => from.receive_trailer(passage).await?,
             Some(_) | None => inbox.trailer()?,
         };
-        drop(pieces);
+        drop(own);
         completed(CompletedSum {
             generation: passage.config.generation,
             step: passage.step,
@@ -93,24 +91,16 @@ async fn receive_all(
     passage: Passage<'_>,
     place: RingPlace,
     from: &mut Incoming,
-    pieces: &[Piece],
+    own: &[GradientView],
     shared: &Shared,
-    received: watch::Sender<u32>,
+    receipts: watch::Sender<u32>,
 ) -> Result<(), RingError> {
-    let layout = passage.layout();
-    for receipt in place.receives(layout.chunks()) {
+    for receipt in place.receives(passage.layout().chunks()) {
         let chunk = chunk_of(receipt);
-        let mut sum = from.receive(passage, chunk).await?;
-        if !receipt.whole && !pieces.is_empty() {
-            reduce::add(
-                layout,
-                layout.chunk(chunk.index),
-                &mut sum,
-                &local(passage, chunk.index, pieces),
-            );
-        }
-        shared.store(passage, chunk.index, &sum);
-        received.send_modify(|count| *count += 1);
+        let received = from.receive(passage, chunk).await?;
+        let own = if receipt.whole { &[] } else { own };
+        shared.sum(passage, chunk.index, &terms(Some(&received), own, chunk.index).await);
+        receipts.send_modify(|count| *count += 1);
     }
     Ok(())
 }
@@ -120,26 +110,28 @@ async fn send_all(
     passage: Passage<'_>,
     place: RingPlace,
     to: &mut Outgoing,
-    pieces: &[Piece],
+    own: &[GradientView],
     shared: &Shared,
     mut received: watch::Receiver<u32>,
 ) -> Result<(), RingError> {
     let chunks = passage.layout().chunks();
-    let own = place.own(chunks);
-    for (index, sending) in (0..).zip(place.sends(chunks)) {
+    let first = place.own(chunks);
+    for (number, sending) in (0..).zip(place.sends(chunks)) {
         let chunk = chunk_of(sending);
-        let payload = if index < own {
-            local(passage, chunk.index, pieces).freeze()
-        } else {
-            let needed = index - own + 1;
-            // Receiving ends before that only with all receipts counted, or with an error that ends this future too.
-            let _ = received.wait_for(|count| *count >= needed).await;
-            shared.load(passage, chunk.index)
-        };
+        if number < first {
+            let terms = terms(None, own, chunk.index).await;
+            to.pass(passage, chunk.index, |out| sum(passage, chunk.index, out, &terms))
+                .await?;
+            continue;
+        }
+        let needed = number - first + 1;
+        // Receiving ends before that only with all receipts counted, or with an error that ends this future too.
+        let _ = received.wait_for(|count| *count >= needed).await;
+        let load = |out: &mut [u8]| shared.load(passage, chunk.index, out);
         if sending.whole {
-            to.send(passage, chunk, payload).await?;
+            to.send(passage, chunk, load).await?;
         } else {
-            to.pass(passage, chunk.index, payload).await?;
+            to.pass(passage, chunk.index, load).await?;
         }
     }
     Ok(())
@@ -149,27 +141,23 @@ const fn chunk_of(RingMove { chunk, whole }: RingMove) -> Chunk {
     if whole { Chunk::sum(chunk) } else { Chunk::running(chunk) }
 }
 
-/// The sum over this rank's own gradients of one chunk; zeros for a spare.
-fn local(passage: Passage<'_>, index: u32, pieces: &[Piece]) -> BytesMut {
-    let layout = passage.layout();
-    let range = layout.chunk(index);
-    let Some((first, rest)) = pieces.split_first() else {
-        return BytesMut::zeroed(range.len());
-    };
-    let mut sum = BytesMut::from(&first.gradient.bytes()[range.clone()]);
-    for piece in rest {
-        reduce::add(layout, range.clone(), &mut sum, &piece.gradient.bytes()[range.clone()]);
+/// The sum of `terms`; zeros where a spare has none.
+fn sum(passage: Passage<'_>, index: u32, out: &mut [u8], terms: &[&[u8]]) {
+    if terms.is_empty() {
+        out.fill(0);
+    } else {
+        passage.sum(index, out, terms);
     }
-    sum
 }
 
 impl Shared {
-    fn store(&self, passage: Passage<'_>, index: u32, bytes: &[u8]) {
-        self.lock().bytes_mut()[passage.layout().chunk(index)].copy_from_slice(bytes);
+    fn sum(&self, passage: Passage<'_>, index: u32, terms: &[&[u8]]) {
+        let range = passage.layout().chunk(index);
+        sum(passage, index, &mut self.lock().bytes_mut()[range], terms);
     }
 
-    fn load(&self, passage: Passage<'_>, index: u32) -> Bytes {
-        Bytes::copy_from_slice(&self.lock().bytes()[passage.layout().chunk(index)])
+    fn load(&self, passage: Passage<'_>, index: u32, out: &mut [u8]) {
+        out.copy_from_slice(&self.lock().bytes()[passage.layout().chunk(index)]);
     }
 
     fn lock(&self) -> MutexGuard<'_, GradientBuffer> {

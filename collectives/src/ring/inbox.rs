@@ -1,7 +1,6 @@
 //! What this worker told its ring, sorted by step. Knows which gradients a step needs, and no links.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use sardana_protocol::job::Order;
 use sardana_protocol::messages::Trailer;
@@ -11,7 +10,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::mpsc::error::TryRecvError;
 
 use super::{PieceError, RingConfig, RingError, RingInput};
-use crate::gradient::GradientBuffer;
+use crate::gradient::{GradientBuffer, GradientView};
 
 /// What one rank brings to one step.
 #[derive(Debug)]
@@ -26,7 +25,7 @@ pub(super) struct Contribution {
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
     pub(super) shards: ShardRange,
-    pub(super) gradient: Arc<GradientBuffer>,
+    pub(super) gradient: GradientView,
 }
 
 #[derive(Debug)]
@@ -73,7 +72,7 @@ impl Inbox {
         }
     }
 
-    /// Waits until `step` has begun and all its gradients are here. None when the inbox was closed before.
+    /// Waits until `step` has begun and all its gradients are here, or on their way into memory. None when the inbox was closed before.
     pub(super) async fn contribution(&mut self, step: Step) -> Result<Option<Contribution>, RingError> {
         self.current = step;
         while !self.complete(step) {
@@ -113,7 +112,7 @@ impl Inbox {
     fn accept(&mut self, input: RingInput) -> Result<(), RingError> {
         match input {
             RingInput::Begin { step, into } => {
-                self.check_length(step, &into)?;
+                self.check_length(step, into.bytes().len())?;
                 if step < self.current || self.begun.insert(step, into).is_some() {
                     return Err(RingError::Begin {
                         expected: self.current,
@@ -122,7 +121,7 @@ impl Inbox {
                 }
             }
             RingInput::Piece { step, shards, gradient } => {
-                self.check_length(step, &gradient)?;
+                self.check_length(step, gradient.bytes())?;
                 self.check_piece(step, shards)
                     .map_err(|source| RingError::Piece { step, shards, source })?;
                 let pieces = self.pieces.entry(step).or_default();
@@ -156,8 +155,8 @@ impl Inbox {
         }
     }
 
-    fn check_length(&self, step: Step, buffer: &GradientBuffer) -> Result<(), RingError> {
-        let (expected, found) = (self.buffer_bytes, buffer.bytes().len());
+    fn check_length(&self, step: Step, found: usize) -> Result<(), RingError> {
+        let expected = self.buffer_bytes;
         if expected == found {
             Ok(())
         } else {

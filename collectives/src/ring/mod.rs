@@ -26,7 +26,7 @@ use sardana_protocol::plan::{HopId, Part};
 use sardana_protocol::words::{Generation, Rank, ShardRange, Step};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::gradient::{GradientBuffer, Sum};
+use crate::gradient::{GradientBuffer, GradientView, Sum};
 use crate::layout::Layout;
 use crate::links::frame::PlanSlot;
 use crate::links::{LinkReceiver, LinkSender};
@@ -92,14 +92,14 @@ pub enum RingInput {
         /// The buffer for the sum. What it holds is overwritten.
         into: GradientBuffer,
     },
-    /// From the trainer: a gradient is whole. It may come before `Begin`.
+    /// From the trainer: a gradient is whole, or will be once it is written. It may come before `Begin`.
     Piece {
         /// The step it belongs to.
         step: Step,
         /// The shards it is the sum of, in order. In exact order one shard, or a prefix from shard 0 on.
         shards: ShardRange,
-        /// The gradient. It is read only, and let go when the step's sum is complete.
-        gradient: Arc<GradientBuffer>,
+        /// The gradient. It is let go when the step's sum is complete.
+        gradient: GradientView,
     },
     /// From the coordinator, by the worker: if this rank closes the sums, the next one carries this trailer. A stop is final, a
     /// switch gives way only to a stop, and a snapshot is asked for once.

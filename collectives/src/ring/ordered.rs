@@ -1,26 +1,26 @@
 //! Executes the ordered plan: chunk by chunk, all chunks in flight together, both directions at once, within one task.
 //!
 //! ```text
-//! visits:    receive running ─> add my shards in order ─> pass on        (one future per visit)
-//! the end:  receive the sum, or close it ─> sum's buffer ─> queue       (complete: gradients are let go, the sum is delivered)
-//! way back:                                       queue ─> send on
+//! visits:   receive running ─> add my shards in order ─> pass on    (one future per visit)
+//! the end:  receive the sum, or close it ─> sum's buffer            (complete: gradients are let go, the sum is delivered)
+//! way back:                                 sum's buffer ─> send on
 //! ```
-//! Memory beyond the buffers is bounded by one chunk per visit, the queue, and what the links hold.
+//! A chunk waits for this rank's own gradients only as far as the chunk itself is not written yet. What is added is read where the link and
+//! the gradients have it, and written where the next link takes it from. Memory beyond the buffers is what the links hold.
 
-use bytes::{Bytes, BytesMut};
+use std::collections::BTreeMap;
+
 use futures_util::future::try_join_all;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{OrderedPart, VisitPart};
-use tokio::sync::mpsc;
+use tokio::sync::oneshot;
 
 use super::inbox::{Contribution, Inbox, Piece};
-use super::passage::{Chunk, Incoming, Outgoing, Passage};
+use super::passage::{Chunk, Incoming, Outgoing, Passage, terms};
 use super::{CompletedSum, PlanLinks, RingError};
-use crate::gradient::{GradientBuffer, Sum};
-use crate::limits::QUEUED_CHUNKS;
-use crate::links::LinkSender;
+use crate::gradient::{Filling, GradientView, Sum};
 use crate::links::frame::PlanSlot;
-use crate::reduce;
+use crate::links::{LinkSender, Payload};
 
 /// One rank's part of an ordered plan, with its links.
 #[derive(Debug)]
@@ -46,15 +46,6 @@ enum End {
     /// It comes back from the closer.
     Receive { from: Incoming },
 }
-
-/// What goes on along the way back.
-enum Outbound {
-    Chunk(u32, Bytes),
-    Trailer(Trailer),
-}
-
-/// The way back's queue; none at its end.
-type Queue = Option<mpsc::Sender<Outbound>>;
 
 impl OrderedExecutor {
     pub(super) fn new(slot: PlanSlot, part: &OrderedPart, links: &mut PlanLinks) -> Result<Self, RingError> {
@@ -92,37 +83,37 @@ impl OrderedExecutor {
         completed: &mut impl FnMut(CompletedSum),
     ) -> Result<Trailer, RingError> {
         let Self { visits, end, sum_to } = self;
-        let (queue, queued) = mpsc::channel(QUEUED_CHUNKS);
-        let queue = sum_to.is_some().then_some(queue);
-        let Contribution { mut into, pieces } = contribution;
+        let Contribution { into, pieces } = contribution;
+        let (mut filling, sum) = Filling::begin(passage.layout(), into);
+        let (close, closed) = oneshot::channel();
         let complete = async {
-            let of = |visit: &VisitPart| -> Vec<Piece> {
-                pieces
-                    .range(visit.shards.start()..visit.shards.end())
-                    .map(|(_, piece)| piece.clone())
-                    .collect()
-            };
-            let passing = try_join_all(visits.iter_mut().map(|visit| visit.pass(passage, of(&visit.visit))));
+            let passing = try_join_all(visits.iter_mut().map(|visit| visit.pass(passage, &pieces)));
             let ending = async {
                 match end {
-                    End::Close { visit, from } => close(passage, from.as_mut(), &of(visit), &mut into, &queue, inbox).await,
-                    End::Receive { from } => receive(passage, from, &mut into, &queue).await,
+                    End::Close { visit, from } => {
+                        fill(passage, from.as_mut(), &of(visit, &pieces), &mut filling).await?;
+                        inbox.trailer()
+                    }
+                    End::Receive { from } => {
+                        receive(passage, from, &mut filling).await?;
+                        from.receive_trailer(passage).await
+                    }
                 }
             };
             let (_, trailer) = tokio::try_join!(passing, ending)?;
             // The trainer may write the next step's gradients where this step's were.
             drop(pieces);
+            // A rank that sends nothing on has let go of its end.
+            let _ = close.send(trailer);
             completed(CompletedSum {
                 generation: passage.config.generation,
                 step: passage.step,
-                sum: Sum::from_buffer(passage.step, into),
+                sum: Sum::from_buffer(passage.step, filling.finish()),
                 trailer,
             });
-            // Ends the way back, once that has sent what is queued.
-            drop(queue);
             Ok(trailer)
         };
-        let (trailer, ()) = tokio::try_join!(complete, send_on(passage, sum_to.as_mut(), queued))?;
+        let (trailer, ()) = tokio::try_join!(complete, send_on(passage, sum_to.as_mut(), sum, closed))?;
         Ok(trailer)
     }
 
@@ -132,101 +123,77 @@ impl OrderedExecutor {
     }
 }
 
+/// The gradients that a visit adds, in shard order.
+fn of(visit: &VisitPart, pieces: &BTreeMap<u32, Piece>) -> Vec<GradientView> {
+    let own = pieces.range(visit.shards.start()..visit.shards.end());
+    own.map(|(_, piece)| piece.gradient.clone()).collect()
+}
+
 impl LinkedStay {
-    async fn pass(&mut self, passage: Passage<'_>, pieces: Vec<Piece>) -> Result<(), RingError> {
-        for index in 0..passage.layout().chunks() {
-            let running = add(passage, self.from.as_mut(), index, &pieces).await?;
-            self.to.pass(passage, index, running.freeze()).await?;
+    async fn pass(&mut self, passage: Passage<'_>, pieces: &BTreeMap<u32, Piece>) -> Result<(), RingError> {
+        let own = of(&self.visit, pieces);
+        for index in passage.layout().travel() {
+            let running = receive_running(passage, self.from.as_mut(), index).await?;
+            let terms = terms(running.as_deref(), &own, index).await;
+            self.to.pass(passage, index, |out| passage.sum(index, out, &terms)).await?;
         }
         Ok(())
     }
 }
 
-/// The running sum of one chunk after this visit.
-async fn add(
-    passage: Passage<'_>,
-    from: Option<&mut Incoming>,
-    index: u32,
-    pieces: &[Piece],
-) -> Result<BytesMut, RingError> {
-    let layout = passage.layout();
-    let range = layout.chunk(index);
-    let (mut running, rest) = match from {
-        Some(from) => (from.receive(passage, Chunk::running(index)).await?, pieces),
-        None => {
-            // Copied, not added to zeros: 0.0 + -0.0 would not be the shard's own bits.
-            let (first, rest) = pieces
-                .split_first()
-                .expect("a plan starts with shard 0, and its gradient is here");
-            (BytesMut::from(&first.gradient.bytes()[range.clone()]), rest)
-        }
-    };
-    for piece in rest {
-        reduce::add(layout, range.clone(), &mut running, &piece.gradient.bytes()[range.clone()]);
-    }
-    Ok(running)
-}
-
-/// Adds the last shards to each chunk, and decides the trailer when all are done.
-async fn close(
+/// Adds the last shards to each chunk.
+async fn fill(
     passage: Passage<'_>,
     mut from: Option<&mut Incoming>,
-    pieces: &[Piece],
-    into: &mut GradientBuffer,
-    queue: &Queue,
-    inbox: &mut Inbox,
-) -> Result<Trailer, RingError> {
-    for index in 0..passage.layout().chunks() {
-        let sum = add(passage, from.as_deref_mut(), index, pieces).await?;
-        store(passage, index, sum, into, queue).await;
+    own: &[GradientView],
+    filling: &mut Filling<'_>,
+) -> Result<(), RingError> {
+    for index in passage.layout().travel() {
+        let running = receive_running(passage, from.as_deref_mut(), index).await?;
+        let terms = terms(running.as_deref(), own, index).await;
+        filling.fill(index, |out| passage.sum(index, out, &terms));
     }
-    let trailer = inbox.trailer()?;
-    enqueue(queue, Outbound::Trailer(trailer)).await;
-    Ok(trailer)
+    Ok(())
 }
 
-/// Receives each chunk of the finished sum, and the trailer.
-async fn receive(
+/// A chunk of the sum so far. None where the sum begins.
+async fn receive_running<'a>(
     passage: Passage<'_>,
-    from: &mut Incoming,
-    into: &mut GradientBuffer,
-    queue: &Queue,
-) -> Result<Trailer, RingError> {
-    for index in 0..passage.layout().chunks() {
+    from: Option<&'a mut Incoming>,
+    index: u32,
+) -> Result<Option<Payload<'a>>, RingError> {
+    match from {
+        Some(from) => from.receive(passage, Chunk::running(index)).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Receives each chunk of the finished sum.
+async fn receive(passage: Passage<'_>, from: &mut Incoming, filling: &mut Filling<'_>) -> Result<(), RingError> {
+    for index in passage.layout().travel() {
         let sum = from.receive(passage, Chunk::sum(index)).await?;
-        store(passage, index, sum, into, queue).await;
+        filling.fill(index, |out| out.copy_from_slice(&sum));
     }
-    let trailer = from.receive_trailer(passage).await?;
-    enqueue(queue, Outbound::Trailer(trailer)).await;
-    Ok(trailer)
-}
-
-async fn store(passage: Passage<'_>, index: u32, sum: BytesMut, into: &mut GradientBuffer, queue: &Queue) {
-    into.bytes_mut()[passage.layout().chunk(index)].copy_from_slice(&sum);
-    enqueue(queue, Outbound::Chunk(index, sum.freeze())).await;
-}
-
-async fn enqueue(queue: &Queue, outbound: Outbound) {
-    if let Some(queue) = queue {
-        // The other end is gone only when sending has failed, and then the whole step fails with that.
-        let _ = queue.send(outbound).await;
-    }
+    Ok(())
 }
 
 /// Sends the finished sum on along the way back.
 async fn send_on(
     passage: Passage<'_>,
     to: Option<&mut Outgoing>,
-    mut queued: mpsc::Receiver<Outbound>,
+    sum: GradientView,
+    closed: oneshot::Receiver<Trailer>,
 ) -> Result<(), RingError> {
     let Some(to) = to else {
         return Ok(());
     };
-    while let Some(outbound) = queued.recv().await {
-        match outbound {
-            Outbound::Chunk(index, sum) => to.send(passage, Chunk::sum(index), sum).await?,
-            Outbound::Trailer(trailer) => to.send_trailer(passage, trailer).await?,
-        }
+    for index in passage.layout().travel() {
+        let chunk = sum.chunk(index).await;
+        to.send(passage, Chunk::sum(index), |out| out.copy_from_slice(chunk)).await?;
     }
-    Ok(())
+    // Its other end is gone only when the whole step has failed.
+    match closed.await {
+        Ok(trailer) => to.send_trailer(passage, trailer).await,
+        Err(_) => Ok(()),
+    }
 }

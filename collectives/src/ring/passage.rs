@@ -1,14 +1,15 @@
 //! One step on its way through the ring: what every frame of it has in common, and links that say where they lead.
 
-use bytes::{Bytes, BytesMut};
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{HopEnd, HopId};
 use sardana_protocol::words::{Rank, Step};
 
 use super::{PlanLinks, RingConfig, RingError, RingPoint};
+use crate::gradient::GradientView;
 use crate::layout::Layout;
 use crate::links::frame::{FrameHeader, FrameKind, PlanSlot, TRAILER_BYTES, decode_trailer, encode_trailer};
-use crate::links::{LinkError, LinkReceiver, LinkSender};
+use crate::links::{LinkError, LinkReceiver, LinkSender, Payload};
+use crate::reduce;
 
 /// The step under way.
 #[derive(Clone, Copy, Debug)]
@@ -60,9 +61,23 @@ impl Chunk {
     }
 }
 
+/// What is added to make chunk `index`, as soon as all of it is there: the sum so far, and this rank's own gradients.
+pub(super) async fn terms<'a>(running: Option<&'a [u8]>, own: &'a [GradientView], index: u32) -> Vec<&'a [u8]> {
+    let mut terms: Vec<&[u8]> = running.into_iter().collect();
+    for gradient in own {
+        terms.push(gradient.chunk(index).await);
+    }
+    terms
+}
+
 impl Passage<'_> {
     pub(super) fn layout(&self) -> &Layout {
         &self.config.layout
+    }
+
+    /// Writes the sum of these terms, which are what chunk `index` holds in each.
+    pub(super) fn sum(&self, index: u32, out: &mut [u8], terms: &[&[u8]]) {
+        reduce::sum_into(self.layout(), self.layout().chunk(index), out, terms);
     }
 
     fn header(&self, way: Way, chunk: Chunk) -> FrameHeader {
@@ -112,23 +127,34 @@ impl Outgoing {
         })
     }
 
-    pub(super) async fn send(&mut self, passage: Passage<'_>, chunk: Chunk, payload: Bytes) -> Result<(), RingError> {
+    /// Sends a chunk that `fill` writes.
+    pub(super) async fn send(
+        &mut self,
+        passage: Passage<'_>,
+        chunk: Chunk,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), RingError> {
         let header = passage.header(self.way, chunk);
-        self.link.send(&header, payload).await.map_err(passage.broke(self.way))
+        self.link.send(&header, fill).await.map_err(passage.broke(self.way))
     }
 
-    /// Sends a chunk of a running sum, and tells the probe.
-    pub(super) async fn pass(&mut self, passage: Passage<'_>, index: u32, payload: Bytes) -> Result<(), RingError> {
+    /// Sends a chunk of a running sum that `fill` writes, and tells the probe.
+    pub(super) async fn pass(
+        &mut self,
+        passage: Passage<'_>,
+        index: u32,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), RingError> {
         let chunk = Chunk::running(index);
         let Some(probe) = &passage.config.probe else {
-            return self.send(passage, chunk, payload).await;
+            return self.send(passage, chunk, fill).await;
         };
         let step = passage.step;
         probe.reached(RingPoint::BeforePass { step, chunk: index });
         let halfway = || probe.reached(RingPoint::WhilePassing { step, chunk: index });
         let header = passage.header(self.way, chunk);
         self.link
-            .send_in_halves(&header, payload, halfway)
+            .send_in_halves(&header, fill, halfway)
             .await
             .map_err(passage.broke(self.way))?;
         probe.reached(RingPoint::AfterPass { step, chunk: index });
@@ -138,7 +164,7 @@ impl Outgoing {
     pub(super) async fn send_trailer(&mut self, passage: Passage<'_>, trailer: Trailer) -> Result<(), RingError> {
         let header = passage.trailer_header(self.way);
         self.link
-            .send(&header, encode_trailer(trailer))
+            .send(&header, |payload| payload.copy_from_slice(&encode_trailer(trailer)))
             .await
             .map_err(passage.broke(self.way))
     }
@@ -155,7 +181,7 @@ impl Incoming {
         })
     }
 
-    pub(super) async fn receive(&mut self, passage: Passage<'_>, chunk: Chunk) -> Result<BytesMut, RingError> {
+    pub(super) async fn receive(&mut self, passage: Passage<'_>, chunk: Chunk) -> Result<Payload<'_>, RingError> {
         let header = passage.header(self.way, chunk);
         self.link.receive(&header).await.map_err(passage.broke(self.way))
     }

@@ -231,8 +231,8 @@ pub(crate) struct Dancer {
 
 impl Dancer {
     /// Hands over the gradient of these shards.
-    pub(crate) fn piece(&self, step: Step, shards: ShardRange, gradient: &Arc<GradientBuffer>) {
-        let gradient = Arc::clone(gradient);
+    pub(crate) fn piece(&self, step: Step, shards: ShardRange, gradient: &mut GradientBuffer) {
+        let gradient = gradient.complete();
         self.inbox.send(RingInput::Piece { step, shards, gradient }).unwrap();
     }
 
@@ -273,7 +273,7 @@ impl Dance {
     }
 
     /// The gradients that `rank` hands over: shard by shard in even steps, else runs of them where the order allows.
-    pub(crate) fn pieces(&self, rank: u32, step: Step) -> Vec<(ShardRange, Arc<GradientBuffer>)> {
+    pub(crate) fn pieces(&self, rank: u32, step: Step) -> Vec<(ShardRange, GradientBuffer)> {
         let runs = self.plan(step).part(Rank::new(rank)).unwrap().shards();
         let mut pieces = BTreeMap::new();
         for run in runs {
@@ -292,7 +292,7 @@ impl Dance {
                     };
                     Gradient::draw(&self.layout, step, shard).write(&self.layout, &mut buffer, mode);
                 }
-                pieces.insert(shards.start(), (shards, Arc::new(buffer)));
+                pieces.insert(shards.start(), (shards, buffer));
             }
         }
         // The last first: they may come in any order.
@@ -326,7 +326,7 @@ impl Dance {
     }
 }
 
-type Pieces = Vec<(ShardRange, Arc<GradientBuffer>)>;
+type Pieces = Vec<(ShardRange, GradientBuffer)>;
 
 /// What a trainer's thread does, without the training.
 async fn train(
@@ -338,11 +338,11 @@ async fn train(
 ) -> Vec<(Vec<u8>, Trailer)> {
     let mut sums = Vec::new();
     let mut into = Some(GradientBuffer::zeros(&layout));
-    for (step, pieces) in steps.into_iter().zip(pieces) {
+    for (step, mut pieces) in steps.into_iter().zip(pieces) {
         let room = into.take().unwrap();
-        let hand_over = || {
+        let mut hand_over = || {
             pieces
-                .iter()
+                .iter_mut()
                 .for_each(|(shards, gradient)| dancer.piece(step, *shards, gradient))
         };
         if stop_at == Some(step) {
@@ -360,9 +360,8 @@ async fn train(
         };
         assert_eq!((done.generation, done.step, done.sum.step()), (GENERATION, step, step));
         for (shards, gradient) in &pieces {
-            assert_eq!(
-                Arc::strong_count(gradient),
-                1,
+            assert!(
+                gradient.is_unread(),
                 "shards {shards} of {step} are let go before the sum is delivered"
             );
         }

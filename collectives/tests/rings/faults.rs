@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use sardana_collectives::gradient::GradientBuffer;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, HeaderField, PlanSlot, TRAILER_BYTES, encode_trailer};
 use sardana_collectives::links::{self, LinkError, LinkReceiver, LinkSender};
@@ -39,9 +38,9 @@ fn closer() -> Closer {
     own.steady = other.remove(1).steady;
     let layout = layout();
     let dancer = start(config(1, &plan, &plan, &layout), own);
-    let gradient = Arc::new(Gradient::draw(&layout, FIRST_STEP, 1).buffer(&layout));
+    let mut gradient = Gradient::draw(&layout, FIRST_STEP, 1).buffer(&layout);
     dancer.begin(FIRST_STEP, GradientBuffer::zeros(&layout));
-    dancer.piece(FIRST_STEP, ShardRange::one(1), &gradient);
+    dancer.piece(FIRST_STEP, ShardRange::one(1), &mut gradient);
     Closer { dancer, running, sum }
 }
 
@@ -52,15 +51,18 @@ fn header() -> FrameHeader {
         plan: PlanSlot::First,
         hop: 0,
         kind: FrameKind::Running,
-        chunk: 0,
-        payload_bytes: u32::try_from(layout().chunk(0).len()).unwrap(),
+        chunk: travelled(0),
+        payload_bytes: u32::try_from(layout().chunk(travelled(0)).len()).unwrap(),
     }
 }
 
+/// The chunk that travels as number `place`.
+fn travelled(place: usize) -> u32 {
+    layout().travel().nth(place).expect("there are more chunks")
+}
+
 async fn send(link: &mut LinkSender, header: FrameHeader) {
-    link.send(&header, Bytes::from(vec![0; header.payload_bytes as usize]))
-        .await
-        .unwrap();
+    link.send(&header, |payload| payload.fill(0)).await.unwrap();
 }
 
 /// How the ring ended, which must be on hop 0 with rank 0.
@@ -85,7 +87,10 @@ pub(crate) type HeaderChange = fn(&mut FrameHeader);
 
 #[tokio::test]
 async fn a_frame_that_does_not_come_next_is_refused_by_name() {
-    let good = FrameHeader { chunk: 1, ..header() };
+    let good = FrameHeader {
+        chunk: travelled(1),
+        ..header()
+    };
     let changes: [(HeaderField, HeaderChange); 8] = [
         (HeaderField::Incarnation, |header| {
             header.generation = Generation::new(Incarnation::new(4), 14)
@@ -95,7 +100,7 @@ async fn a_frame_that_does_not_come_next_is_refused_by_name() {
         (HeaderField::Plan, |header| header.plan = PlanSlot::Steady),
         (HeaderField::Hop, |header| header.hop = 1),
         (HeaderField::Kind, |header| header.kind = FrameKind::Sum),
-        (HeaderField::Chunk, |header| header.chunk = 2),
+        (HeaderField::Chunk, |header| header.chunk = travelled(2)),
         (HeaderField::PayloadBytes, |header| header.payload_bytes = 100),
     ];
     for (field, change) in changes {
@@ -118,7 +123,7 @@ async fn an_early_end_is_told_from_a_reset() {
     send(&mut finished.running, header()).await;
     finished.running.finish();
     drop(finished.running);
-    assert!(matches!(broken(finished.dancer).await, LinkError::Ended(expected) if expected.chunk == 1));
+    assert!(matches!(broken(finished.dancer).await, LinkError::Ended(expected) if expected.chunk == travelled(1)));
 
     let mut reset = closer();
     send(&mut reset.running, header()).await;
@@ -163,14 +168,14 @@ async fn an_abort_in_the_middle_lets_gradients_go_unchanged() {
     for (rank, dancer) in [(0, &zero), (1, &one)] {
         let runs = dance.steady.part(Rank::new(rank)).unwrap().shards();
         for shard in runs.into_iter().flat_map(ShardRange::iter) {
-            let gradient = Arc::new(Gradient::draw(&dance.layout, FIRST_STEP, shard).buffer(&dance.layout));
-            dancer.piece(FIRST_STEP, ShardRange::one(shard), &gradient);
+            let mut gradient = Gradient::draw(&dance.layout, FIRST_STEP, shard).buffer(&dance.layout);
+            dancer.piece(FIRST_STEP, ShardRange::one(shard), &mut gradient);
             handed.push((shard, gradient));
         }
         dancer.begin(FIRST_STEP, GradientBuffer::zeros(&dance.layout));
     }
     let step = FIRST_STEP;
-    for chunk in 0..3 {
+    for chunk in dance.layout.travel().take(3) {
         assert_eq!(patiently(points.recv()).await, Some(RingPoint::BeforePass { step, chunk }));
         assert_eq!(patiently(points.recv()).await, Some(RingPoint::WhilePassing { step, chunk }));
         assert_eq!(patiently(points.recv()).await, Some(RingPoint::AfterPass { step, chunk }));
@@ -183,9 +188,9 @@ async fn an_abort_in_the_middle_lets_gradients_go_unchanged() {
         assert!(matches!(error, RingError::Link { .. }), "{rank}: {error:?}");
     }
     for (shard, gradient) in handed {
-        assert_eq!(Arc::strong_count(&gradient), 1);
+        assert!(gradient.is_unread());
         assert_eq!(
-            *gradient,
+            gradient,
             Gradient::draw(&dance.layout, FIRST_STEP, shard).buffer(&dance.layout)
         );
     }
@@ -211,8 +216,8 @@ async fn nothing_of_a_step_is_sent_before_it_begins() {
     ] {
         let (_, mut running) = ends.incoming.pop_first().unwrap();
         let (_, mut sum) = ends.outgoing.pop_first().unwrap();
-        let gradient = Arc::new(Gradient::draw(&layout, step, 0).buffer(&layout));
-        dancer.piece(step, ShardRange::one(0), &gradient);
+        let mut gradient = Gradient::draw(&layout, step, 0).buffer(&layout);
+        dancer.piece(step, ShardRange::one(0), &mut gradient);
         let frame = |hop, kind, chunk| FrameHeader {
             step,
             plan,
@@ -222,13 +227,14 @@ async fn nothing_of_a_step_is_sent_before_it_begins() {
             payload_bytes: u32::try_from(layout.chunk(chunk).len()).unwrap(),
             ..header()
         };
-        let frames: Vec<_> = (0..layout.chunks())
-            .map(|chunk| frame(0, FrameKind::Running, chunk))
+        let frames: Vec<_> = layout
+            .travel()
+            .map(|chunk| (layout.chunk(chunk), frame(0, FrameKind::Running, chunk)))
             .collect();
+        let mut bytes = vec![0; layout.bytes()];
         let receiving = tokio::spawn(async move {
-            let mut bytes = Vec::new();
-            for header in frames {
-                bytes.extend(running.receive(&header).await.unwrap());
+            for (range, header) in frames {
+                bytes[range].copy_from_slice(&running.receive(&header).await.unwrap());
             }
             (bytes, running)
         });
@@ -241,9 +247,9 @@ async fn nothing_of_a_step_is_sent_before_it_begins() {
         let (bytes, _running) = patiently(receiving).await.unwrap();
         assert!(bytes == gradient.bytes(), "rank 0 passes its own gradient on");
         // The gradient alone stands for the sum.
-        for chunk in 0..layout.chunks() {
-            let payload = Bytes::copy_from_slice(&bytes[layout.chunk(chunk)]);
-            sum.send(&frame(1, FrameKind::Sum, chunk), payload).await.unwrap();
+        for chunk in layout.travel() {
+            let write = |payload: &mut [u8]| payload.copy_from_slice(&bytes[layout.chunk(chunk)]);
+            sum.send(&frame(1, FrameKind::Sum, chunk), write).await.unwrap();
         }
         settle().await;
         assert!(dancer.completed.is_empty(), "a sum is complete with its trailer");
@@ -251,7 +257,8 @@ async fn nothing_of_a_step_is_sent_before_it_begins() {
             payload_bytes: TRAILER_BYTES,
             ..frame(1, FrameKind::Trailer, 0)
         };
-        sum.send(&trailer, encode_trailer(Trailer::Continue)).await.unwrap();
+        let write = |payload: &mut [u8]| payload.copy_from_slice(&encode_trailer(Trailer::Continue));
+        sum.send(&trailer, write).await.unwrap();
         let done = patiently(dancer.completed.recv()).await.unwrap();
         assert!(done.step == step && done.sum.bytes() == bytes);
     }

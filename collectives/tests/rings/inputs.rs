@@ -1,7 +1,5 @@
 //! Mistakes of callers that run a ring: each is named, none is summed.
 
-use std::sync::Arc;
-
 use sardana_collectives::gradient::GradientBuffer;
 use sardana_collectives::layout::Layout;
 use sardana_collectives::links::frame::PlanSlot;
@@ -37,7 +35,7 @@ fn begin(step: Step) -> RingInput {
 }
 
 fn piece(step: Step, start: u32, end: u32) -> RingInput {
-    let gradient = Arc::new(GradientBuffer::zeros(&layout()));
+    let gradient = GradientBuffer::zeros(&layout()).complete();
     RingInput::Piece {
         step,
         shards: ShardRange::new(start, end),

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
 mod dance;
+mod early;
 mod fast;
 mod faults;
 mod inputs;

@@ -167,6 +167,9 @@ pub enum Work {
         piece: ShardRange,
         /// The shard: the piece's first is stored, later ones are added.
         shard: u32,
+        /// It completes the piece, and the ring may begin with what of the piece is written while the rest is being written. It must not be
+        /// able to end before [`Event::Computed`] is handed in. No [`Command::Offer`] comes for it, unless by then there is another ring.
+        offered: bool,
     },
     /// Apply the sum of this step.
     Apply {

@@ -58,6 +58,8 @@ pub struct Member {
     /// The seat in the generation that a trailer may switch to.
     next: Option<Seat>,
     pieces: Pieces,
+    /// The piece that the ring was offered when its last gradient was begun.
+    offered: Option<ShardRange>,
     update: Update,
     ending: Ending,
     tally: Tally,
@@ -98,6 +100,7 @@ impl Member {
             seat: None,
             next: None,
             pieces: Pieces::new(job.order),
+            offered: None,
             update: Update::None,
             ending: Ending::default(),
             tally: Tally::default(),
@@ -296,13 +299,25 @@ impl Member {
             return Work::Conclude { step: self.step };
         }
         match self.pieces.next() {
-            Some((piece, shard)) => Work::Gradient {
-                step: self.step,
-                piece,
-                shard,
-            },
+            Some((piece, shard)) => {
+                let completes = shard + 1 == piece.end();
+                self.offered = Some(piece).filter(|_| completes && self.sums_in_ring());
+                Work::Gradient {
+                    step: self.step,
+                    piece,
+                    shard,
+                    offered: self.offered.is_some(),
+                }
+            }
             None => Work::Wait,
         }
+    }
+
+    /// Whether the step under way is summed by a ring that this worker is in.
+    fn sums_in_ring(&self) -> bool {
+        self.seat
+            .as_ref()
+            .is_some_and(|seat| seat.catching_up == CatchUp::None && !seat.alone())
     }
 
     fn is_catching_up(&self) -> bool {

@@ -38,6 +38,9 @@ impl Member {
         out.push(Command::Retain {
             pieces: self.pieces.ranges(),
         });
+        if !bites(Bug::OfferedToAnotherRing) {
+            self.offered = None;
+        }
         if seat.alone() {
             return self.sum_alone(out);
         }
@@ -54,16 +57,14 @@ impl Member {
         }
         self.tally.this_step += 1;
         let credit = self.pieces.computed(piece, shard);
+        let offered = self.offered.take() == Some(piece);
         if credit != Credit::Complete {
             return;
         }
-        let Some(seat) = self.seat.as_ref().filter(|seat| seat.catching_up == CatchUp::None) else {
-            return;
-        };
-        if seat.alone() {
+        if self.sums_in_ring() {
+            out.extend((!offered).then_some(Command::Offer { piece }));
+        } else if self.seat.as_ref().is_some_and(|seat| seat.catching_up == CatchUp::None) {
             self.sum_alone(out);
-        } else {
-            out.push(Command::Offer { piece });
         }
     }
 

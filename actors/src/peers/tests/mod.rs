@@ -8,7 +8,6 @@ mod joining;
 use std::ops::Deref;
 use std::time::Duration;
 
-use bytes::Bytes;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot};
 use sardana_collectives::ring::{PlanLinks, RingLinks};
 use sardana_net::trust::{Authority, Role};
@@ -197,11 +196,11 @@ async fn every_hop_of_a_generation_leads_where_the_plan_says() {
                     chunk: 0,
                     payload_bytes: 3,
                 };
-                let sum = Bytes::from_static(b"sum");
+                let sum = b"sum";
                 let from = links_of(&mut ends[hop.from.index()], slot).outgoing.get_mut(&hop.id).unwrap();
-                from.send(&header, sum.clone()).await.unwrap();
+                from.send(&header, |payload| payload.copy_from_slice(sum)).await.unwrap();
                 let to = links_of(&mut ends[hop.to.index()], slot).incoming.get_mut(&hop.id).unwrap();
-                assert_eq!(to.receive(&header).await.unwrap(), sum);
+                assert_eq!(to.receive(&header).await.unwrap()[..], sum[..]);
             }
         }
         assert!(

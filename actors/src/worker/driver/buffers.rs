@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sardana_collectives::alone;
-use sardana_collectives::gradient::{GradientBuffer, Sum};
+use sardana_collectives::gradient::{GradientBuffer, GradientView, Sum};
 use sardana_collectives::layout::Layout;
 use sardana_protocol::memory::SUMS;
 use sardana_protocol::words::{ShardRange, Step};
@@ -16,9 +16,9 @@ pub(super) struct Buffers {
     layout: Arc<Layout>,
     /// Buffers of pieces that lack shards.
     partial: BTreeMap<ShardRange, GradientBuffer>,
-    /// Buffers of complete pieces. A ring may hold them as well, to read.
-    whole: BTreeMap<ShardRange, Arc<GradientBuffer>>,
-    /// For re-use, never more than a step needs.
+    /// Buffers of complete pieces. A ring may read them.
+    whole: BTreeMap<ShardRange, GradientBuffer>,
+    /// For re-use, never more than a step needs. Nothing reads them.
     pub(super) free: Vec<GradientBuffer>,
     /// Pieces of the step under way.
     pieces: usize,
@@ -45,18 +45,23 @@ impl Buffers {
         self.partial.remove(&piece)
     }
 
+    /// What will be written to `buffer`, to be read as it comes.
+    pub(super) fn awaited(&self, buffer: &mut GradientBuffer) -> GradientView {
+        buffer.awaited(&self.layout)
+    }
+
     /// The gradients of `piece` up to `shard` are in `buffer`.
     pub(super) fn computed(&mut self, piece: ShardRange, shard: u32, buffer: GradientBuffer) {
         if shard + 1 == piece.end() {
-            self.whole.insert(piece, Arc::new(buffer));
+            self.whole.insert(piece, buffer);
         } else {
             self.partial.insert(piece, buffer);
         }
     }
 
-    /// The buffer of a complete piece, to be read.
-    pub(super) fn whole(&self, piece: ShardRange) -> Option<Arc<GradientBuffer>> {
-        self.whole.get(&piece).cloned()
+    /// All of a complete piece, to be read. What reads it already sees all of it from now on.
+    pub(super) fn whole(&mut self, piece: ShardRange) -> Option<GradientView> {
+        self.whole.get_mut(&piece).map(GradientBuffer::complete)
     }
 
     /// The sum of these pieces, which are all.
@@ -70,7 +75,7 @@ impl Buffers {
         if self.free.len() < self.pieces + SUMS as usize
             && let Some(sum) = Arc::into_inner(sum.into_sum())
         {
-            self.free.push(sum.into_buffer());
+            self.free.extend(Some(sum.into_buffer()).filter(GradientBuffer::is_unread));
         }
     }
 
@@ -95,7 +100,7 @@ impl Buffers {
         for (piece, buffer) in whole {
             if pieces.contains(&piece) {
                 self.whole.insert(piece, buffer);
-            } else if let Ok(buffer) = Arc::try_unwrap(buffer) {
+            } else if buffer.is_unread() {
                 self.free.push(buffer);
             }
         }

@@ -81,6 +81,8 @@ impl Inner {
         self.meter.ends(Instant::now());
         self.buffers.computed(piece, shard, buffer);
         self.handle_counted(Event::Computed { step, piece, shard });
+        // A ring that was offered it can end with it from now on, and not before it is counted.
+        drop(self.buffers.whole(piece));
     }
 
     pub(super) fn applied(&mut self, report: StepReport) {
@@ -139,12 +141,25 @@ impl Inner {
         }
         match self.member.next_work() {
             Work::Wait => None,
-            Work::Gradient { step, piece, shard } => {
-                let (buffer, mode) = if shard == piece.start() {
+            Work::Gradient {
+                step,
+                piece,
+                shard,
+                offered,
+            } => {
+                let (mut buffer, mode) = if shard == piece.start() {
                     (self.buffers.any(), WriteMode::Store)
                 } else {
                     (self.buffers.begun(piece)?, WriteMode::Add)
                 };
+                if offered {
+                    let gradient = self.buffers.awaited(&mut buffer);
+                    self.tell_ring(RingInput::Piece {
+                        step,
+                        shards: piece,
+                        gradient,
+                    });
+                }
                 self.meter.begins(Instant::now());
                 Some(Task::Gradient {
                     step,
@@ -285,7 +300,7 @@ impl Inner {
         self.command(ActorCommand::Network(command));
     }
 
-    fn offer(&self, piece: ShardRange) {
+    fn offer(&mut self, piece: ShardRange) {
         if let Some(gradient) = self.buffers.whole(piece) {
             self.tell_ring(RingInput::Piece {
                 step: self.member.step(),

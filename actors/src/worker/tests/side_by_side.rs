@@ -130,7 +130,7 @@ fn orders(count: u64, members: &[MemberAddress]) -> Orders {
 struct End<'a>(&'a Shell, &'a mpsc::UnboundedSender<RingInput>, Visit);
 
 impl End<'_> {
-    fn give(&self, step: u64) -> Arc<GradientBuffer> {
+    fn give(&self, step: u64) -> GradientBuffer {
         let Self(shell, inbox, visit) = self;
         let step = Step::new(step);
         let mut buffer = GradientBuffer::zeros(shell.driver.layout());
@@ -138,7 +138,6 @@ impl End<'_> {
         writer.write_f64(0, &[1.0, 2.0, 3.0]).unwrap();
         writer.samples(1).unwrap();
         writer.finish().unwrap();
-        let gradient = Arc::new(buffer);
         let into = GradientBuffer::zeros(shell.driver.layout());
         inbox.send(RingInput::Begin { step, into }).unwrap();
         // From shard 0 on it is one running sum, elsewhere each shard's own.
@@ -147,17 +146,17 @@ impl End<'_> {
             _ => visit.shards.iter().map(ShardRange::one).collect(),
         };
         for shards in pieces {
-            let gradient = Arc::clone(&gradient);
+            let gradient = buffer.complete();
             inbox.send(RingInput::Piece { step, shards, gradient }).unwrap();
         }
-        gradient
+        buffer
     }
 }
 
 /// Sums one step over all these ends.
 async fn sum(ends: &[End<'_>], step: u64) {
     let gradients: Vec<_> = ends.iter().map(|end| end.give(step)).collect();
-    until(|| gradients.iter().all(|gradient| Arc::strong_count(gradient) == 1)).await;
+    until(|| gradients.iter().all(|gradient| gradient.is_unread())).await;
 }
 
 #[tokio::test]
@@ -170,7 +169,7 @@ async fn a_ring_is_prepared_beside_the_one_that_runs_and_takes_over_at_its_step(
     let running = |one: &Shell, two: &Shell, step| {
         let ends = [End(one, &at_one, first.visits[0]), End(two, &at_two, first.visits[1])];
         let gradients = ends.map(|end| end.give(step));
-        async move { until(|| gradients.iter().all(|gradient| Arc::strong_count(gradient) == 1)).await }
+        async move { until(|| gradients.iter().all(|gradient| gradient.is_unread())).await }
     };
     running(&one, &two, 0).await;
 
@@ -230,13 +229,7 @@ async fn who_leaves_is_cut_off_only_once_the_last_sum_is_passed_on() {
         shell.rings.switch(generation(2), Step::new(1));
     }
     let last = End(&leaver, &inboxes[2], first.visits[2]).give(0);
-    until(|| {
-        gradients
-            .iter()
-            .chain([&last])
-            .all(|gradient| Arc::strong_count(gradient) == 1)
-    })
-    .await;
+    until(|| gradients.iter().chain([&last]).all(|gradient| gradient.is_unread())).await;
     // It has passed everything on, and then the others close.
     soon(leaver.rings.leave().unwrap()).await.unwrap();
     until(|| leaver.peers.connections() == 0).await;

@@ -112,7 +112,7 @@ fn of_peers(member: &Member, generation: Generation, ear: &Ear, dice: &mut Dice)
 /// What the worker's own trainer does.
 fn of_trainer(member: &mut Member) -> Option<Event> {
     Some(match member.next_work() {
-        Work::Gradient { step, piece, shard } => Event::Computed { step, piece, shard },
+        Work::Gradient { step, piece, shard, .. } => Event::Computed { step, piece, shard },
         Work::Apply { step } => Event::Applied {
             report: StepReport {
                 step,

@@ -38,6 +38,8 @@ pub(crate) struct Process {
     pub(crate) moved: Moved,
     /// The buffer that the training thread writes to.
     pub(crate) driver: Option<Gradients>,
+    /// The generation whose ring was offered the piece that this completes.
+    pub(crate) awaited_by: Option<Generation>,
     pub(crate) buffers: BTreeMap<ShardRange, Gradients>,
     pub(crate) frozen_until: Option<Duration>,
     /// Whether it runs or stands still, as its agent has last said.
@@ -214,6 +216,7 @@ impl Process {
             did: (Duration::ZERO, Duration::ZERO),
             moved: Moved::default(),
             driver: None,
+            awaited_by: None,
             buffers: BTreeMap::new(),
             frozen_until: None,
             seen: Motion::Runs,

@@ -240,7 +240,11 @@ impl World {
         self.coverage.member_moved(before, process.member.phases());
         let base = match work {
             Work::Wait => return,
-            Work::Gradient { piece, shard, .. } => {
+            Work::Gradient {
+                piece, shard, offered, ..
+            } => {
+                let ring = process.ring.as_ref().map(|ring| ring.form.generation);
+                process.awaited_by = ring.filter(|_| offered);
                 process.driver = if shard == piece.start() {
                     Some(Vec::new())
                 } else {
@@ -275,17 +279,8 @@ impl World {
         process.done_at(self.calendar.now());
         let event = match process.working.take() {
             None | Some(Work::Wait) => return,
-            Some(Work::Gradient { step, piece, shard }) => {
-                let held = self.law.computes_with(step, process.state);
-                self.counts.gradients += 1;
-                match process.driver.take() {
-                    Some(mut gradients) => {
-                        gradients.push((shard, model::gradient(process.state, step, shard)));
-                        process.buffers.insert(piece, gradients);
-                    }
-                    None => return self.senseless(worker, "a piece that goes on has a buffer"),
-                }
-                self.require(held);
+            Some(Work::Gradient { step, piece, shard, .. }) => {
+                self.computed(worker, step, piece, shard);
                 Event::Computed { step, piece, shard }
             }
             Some(Work::Apply { step }) => {
@@ -335,6 +330,28 @@ impl World {
             }
         };
         self.member(worker, event, Data::None);
+    }
+}
+
+impl World {
+    /// A worker has computed the gradient of a shard of `piece`.
+    fn computed(&mut self, worker: WorkerId, step: Step, piece: ShardRange, shard: u32) {
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
+        let held = self.law.computes_with(step, process.state);
+        self.counts.gradients += 1;
+        let Some(mut gradients) = process.driver.take() else {
+            return self.senseless(worker, "a piece that goes on has a buffer");
+        };
+        gradients.push((shard, model::gradient(process.state, step, shard)));
+        process.buffers.insert(piece, gradients);
+        // The ring that was offered it can now end with it, if it is still the one.
+        let ring = process.ring.as_ref().map(|ring| ring.form.generation);
+        if process.awaited_by.take().is_some_and(|awaited| ring == Some(awaited)) {
+            self.offer(worker, piece);
+        }
+        self.require(held);
     }
 }
 

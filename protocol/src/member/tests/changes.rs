@@ -16,14 +16,53 @@ fn a_step_begins_offers_sums_and_applies() {
             Command::Begin { step: s(0) },
         ]
     );
-    assert_eq!(compute(&mut worker, 2), [Command::Offer { piece: shards(2, 3) }]);
-    assert_eq!(compute(&mut worker, 3), [Command::Offer { piece: shards(3, 4) }]);
+    assert_eq!(compute(&mut worker, 2), [], "the ring had it while it was computed");
+    assert_eq!(compute(&mut worker, 3), []);
     assert_eq!(summed(&mut worker, 1, 0, Trailer::Continue), [accept()]);
     let commands = apply(&mut worker, 0);
     assert_eq!(said(&commands), ["progress g1.1 s1 []"], "the first update is told at once");
     assert_eq!(commands[1..], [Command::Retain { pieces }, Command::Begin { step: s(1) }]);
     assert_eq!(worker.introduction().standing.sum, Some(s(0)), "it can donate this sum");
     assert_eq!((worker.tally().this_step, worker.tally().previous_step), (0, 2));
+}
+
+/// Whether the ring is offered a piece as its last gradient is begun.
+fn offered(worker: &mut Member) -> bool {
+    let work = worker.next_work();
+    let Work::Gradient { offered, .. } = work else {
+        panic!("expected a gradient, found {work:?}");
+    };
+    offered
+}
+
+#[test]
+fn the_ring_is_offered_a_piece_with_its_last_gradient_and_no_piece_is_where_there_is_no_ring() {
+    let mut worker = worker();
+    let _ = form(&mut worker, pair(1, 0, 0));
+    assert!(!offered(&mut worker), "the running sum lacks one more");
+    assert_eq!(compute(&mut worker, 0), []);
+    assert!(offered(&mut worker));
+
+    let mut alone = seated(0);
+    let _ = halt(&mut alone, 2);
+    assert!(!offered(&mut alone), "its ring is given up");
+    let _ = form(&mut alone, single(2, 0));
+    (0..3).for_each(|shard| drop(compute(&mut alone, shard)));
+    assert!(!offered(&mut alone), "there is no ring");
+}
+
+#[test]
+fn what_an_earlier_ring_was_offered_is_offered_to_the_next_one() {
+    let mut worker = seated(1);
+    assert!(offered(&mut worker));
+    let _ = halt(&mut worker, 2);
+    let _ = form(&mut worker, pair(2, 1, 0));
+    let computed = Event::Computed {
+        step: s(0),
+        piece: shards(2, 3),
+        shard: 2,
+    };
+    assert_eq!(worker.handle(computed), [Command::Offer { piece: shards(2, 3) }]);
 }
 
 #[test]

@@ -160,6 +160,7 @@ fn compute(worker: &mut Member, shard: u32) -> Vec<Command> {
         step,
         piece,
         shard: found,
+        ..
     } = work
     else {
         panic!("expected the gradient of shard {shard}, found {work:?}");

@@ -6,6 +6,8 @@ mod switching;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
+use futures_util::FutureExt;
+use sardana_collectives::gradient::GradientView;
 use sardana_collectives::ring::RingInput;
 use sardana_protocol::job::Order;
 use sardana_protocol::messages::{CatchUp, CoordinatorMessage, Form, MemberAddress, Trailer};
@@ -105,13 +107,15 @@ fn form_in(order: Order, count: u64, rank: u32, ends: &[u32], step: u64) -> Even
     Event::Ordered(CoordinatorMessage::Form(Box::new(forms.swap_remove(rank as usize))))
 }
 
+/// The inbox of the ring that was asked for last.
 fn ring(outbox: &mut Outbox) -> mpsc::UnboundedReceiver<RingInput> {
+    let mut last = None;
     while let Ok(command) = outbox.commands.try_recv() {
         if let ActorCommand::Connect { inbox, .. } = command {
-            return inbox;
+            last = Some(inbox);
         }
     }
-    panic!("no ring was asked for");
+    last.expect("a ring was asked for")
 }
 
 /// What a ring would do with one step: takes the room for the sum and `count` pieces, and hands in some sum.
@@ -187,7 +191,7 @@ fn what_a_given_up_ring_still_reads_is_not_rewritten() {
     let mut held = Vec::new();
     while let Ok(input) = inbox.try_recv() {
         if let RingInput::Piece { gradient, shards, .. } = input {
-            held.push((shards, gradient.bytes().to_vec(), gradient));
+            held.push((shards, written(&gradient).unwrap().to_vec(), gradient));
         }
     }
     assert_eq!(held.len(), 2);
@@ -205,8 +209,61 @@ fn what_a_given_up_ring_still_reads_is_not_rewritten() {
         }
     }
     for (shards, bytes, gradient) in held {
-        assert_eq!(gradient.bytes(), bytes, "the gradient of shards {shards} was rewritten");
+        assert_eq!(
+            written(&gradient),
+            Some(&bytes[..]),
+            "the gradient of shards {shards} was rewritten"
+        );
     }
+}
+
+/// What can be read of a gradient of one chunk.
+fn written(gradient: &GradientView) -> Option<&[u8]> {
+    gradient.chunk(0).now_or_never()
+}
+
+#[test]
+fn a_ring_has_a_gradient_before_it_is_computed_and_cannot_end_with_it_before_it_is_counted() {
+    let (driver, mut outbox) = driver(10, Order::Exact);
+    driver.handle(form(1, 1, &[3, SHARDS], 0));
+    let mut inbox = ring(&mut outbox);
+    assert!(matches!(inbox.try_recv(), Ok(RingInput::Begin { .. })));
+    let Task::Gradient {
+        step,
+        piece,
+        shard,
+        mut buffer,
+        mode,
+    } = driver.next()
+    else {
+        panic!("a step begins with a gradient");
+    };
+    let Ok(RingInput::Piece { gradient, shards, .. }) = inbox.try_recv() else {
+        panic!("the ring may begin with what is written");
+    };
+    assert_eq!(shards, piece);
+    let mut writer = buffer.writer(driver.layout(), mode);
+    writer.write_f64(0, &[1.0, 2.0, 3.0]).unwrap();
+    writer.samples(1).unwrap();
+    writer.finish().unwrap();
+    assert_eq!(written(&gradient), None, "it is not counted");
+    driver.computed(step, piece, shard, buffer);
+    assert_eq!(driver.read(Member::tally).total, 1);
+    assert!(written(&gradient).is_some());
+    assert!(inbox.try_recv().is_err(), "it is offered once");
+}
+
+#[test]
+fn a_gradient_that_an_earlier_ring_was_offered_is_offered_to_the_next_one() {
+    let (driver, mut outbox) = driver(10, Order::Exact);
+    driver.handle(form(1, 1, &[3, SHARDS], 0));
+    let task = driver.next();
+    driver.handle(halt(2));
+    driver.handle(form(2, 1, &[3, SHARDS], 0));
+    let mut inbox = ring(&mut outbox);
+    while inbox.try_recv().is_ok() {}
+    compute(&driver, task);
+    assert!(matches!(inbox.try_recv(), Ok(RingInput::Piece { gradient, .. }) if written(&gradient).is_some()));
 }
 
 #[test]

@@ -1,0 +1,40 @@
+//! The socket beside shared memory: wakes the other end, and shows at once when its process is gone. Knows nothing of frames.
+
+use std::io;
+
+use tokio::net::UnixStream;
+
+/// One end's socket.
+#[derive(Debug)]
+pub(super) struct Bell {
+    socket: UnixStream,
+}
+
+/// The other end's process is gone, or has let go of the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gone;
+
+impl Bell {
+    pub(super) const fn new(socket: UnixStream) -> Self {
+        Self { socket }
+    }
+
+    /// Wakes the other end.
+    pub(super) fn ring(&self) {
+        // Full, it has been rung often enough; broken, the other end sees that as well.
+        let _ = self.socket.try_write(&[1]);
+    }
+
+    /// Waits until the other end has rung.
+    pub(super) async fn heard(&self) -> Result<(), Gone> {
+        loop {
+            self.socket.readable().await.map_err(|_| Gone)?;
+            match self.socket.try_read(&mut [0; 64]) {
+                Ok(0) => return Err(Gone),
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return Err(Gone),
+            }
+        }
+    }
+}
