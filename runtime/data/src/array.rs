@@ -49,6 +49,11 @@ impl<T> Array<T> {
         &self.values
     }
 
+    /// Bytes of memory that its values take, with those that are to spare.
+    pub(crate) const fn room(&self) -> usize {
+        self.values.capacity() * size_of::<T>()
+    }
+
     /// Its values, to be changed.
     #[must_use]
     pub fn values_mut(&mut self) -> &mut [T] {

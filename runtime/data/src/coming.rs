@@ -39,6 +39,11 @@ impl Coming {
         self.step
     }
 
+    /// The step after the last.
+    pub(crate) const fn end(&self) -> Step {
+        self.end
+    }
+
     /// Which shards of each step they are.
     #[must_use]
     pub const fn shards(&self) -> &Range<u32> {

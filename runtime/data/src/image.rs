@@ -58,6 +58,11 @@ impl Image {
         &self.bytes
     }
 
+    /// Memory that its bytes take, with those that are to spare.
+    pub(crate) const fn room(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Values from 0 to 1, shape (channels, height, width).
     #[must_use]
     pub fn to_unit(&self) -> Array<f32> {
@@ -83,9 +88,10 @@ impl Image {
 
     fn values(&self, of: impl Fn(usize, u8) -> f32) -> Array<f32> {
         let area = (self.height * self.width).max(1);
-        let channels = self.bytes.chunks(area).enumerate();
-        let values = channels.flat_map(|(channel, bytes)| bytes.iter().map(move |&byte| (channel, byte)));
-        let values = values.map(|(channel, byte)| of(channel, byte)).collect();
+        let mut values = Vec::with_capacity(self.bytes.len());
+        for (channel, bytes) in self.bytes.chunks(area).enumerate() {
+            values.extend(bytes.iter().map(|&byte| of(channel, byte)));
+        }
         Array::new(&[self.channels, self.height, self.width], values).expect("a value for each byte")
     }
 

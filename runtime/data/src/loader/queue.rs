@@ -26,8 +26,8 @@ pub(super) struct Queue<T> {
     /// Bytes that may wait.
     most: usize,
     held: usize,
-    /// Of the sample that was decoded last: what the next ones are reckoned at. 0 before the first.
-    usual: usize,
+    /// What the next samples are reckoned at.
+    sizes: Sizes,
     /// Samples given out and not back.
     away: usize,
     coming: Option<Coming>,
@@ -40,6 +40,39 @@ pub(super) struct Queue<T> {
     needed: Option<Place>,
     rounds: u64,
     over: bool,
+}
+
+/// How large the samples are that were decoded last. Where their sizes differ, as those of pictures do, a small one must not let the
+/// decoders begin more large ones than the memory has room for.
+#[derive(Debug, Default)]
+struct Sizes {
+    /// The largest of the last [`Sizes::COUNT`] or fewer.
+    recent: usize,
+    /// How many these are.
+    count: u32,
+    /// The largest of as many before them.
+    before: usize,
+}
+
+impl Sizes {
+    /// A single large sample is remembered for as many others at least, and for twice as many at most.
+    const COUNT: u32 = 256;
+
+    fn add(&mut self, bytes: usize) {
+        if self.count == Self::COUNT {
+            *self = Self {
+                before: self.recent,
+                ..Self::default()
+            };
+        }
+        self.recent = self.recent.max(bytes);
+        self.count += 1;
+    }
+
+    /// 0 before the first.
+    const fn largest(&self) -> usize {
+        if self.recent > self.before { self.recent } else { self.before }
+    }
 }
 
 /// A shard that waits or is being decoded.
@@ -60,7 +93,7 @@ impl<T> Queue<T> {
         Self {
             most,
             held: 0,
-            usual: 0,
+            sizes: Sizes::default(),
             away: 0,
             coming: None,
             next: (Step::ZERO, 0),
@@ -96,15 +129,24 @@ impl<T> Queue<T> {
 
     /// From now on these shards are needed, and no others.
     pub(super) fn plan(&mut self, coming: Coming) {
-        let held = &mut self.held;
-        self.shards.retain(|&(step, shard), waiting| {
-            let needed = coming.has(step, shard);
-            *held -= if needed { 0 } else { waiting.bytes };
-            needed
-        });
-        self.open.retain(|&(step, shard)| coming.has(step, shard));
         let goes_on = |old: &Coming| old.shards() == coming.shards() && old.step() <= coming.step();
-        if !self.coming.as_ref().is_some_and(goes_on) || self.next.0 < coming.step() {
+        let goes_on = self.coming.as_ref().is_some_and(goes_on);
+        if goes_on && self.coming.as_ref().is_some_and(|old| old.end() == coming.end()) {
+            // As after nearly every step: only what is past is looked at, since a great many may wait.
+            while let Some(first) = self.shards.first_entry().filter(|first| first.key().0 < coming.step()) {
+                self.held -= first.remove().bytes;
+            }
+            self.open = self.open.split_off(&(coming.step(), 0));
+        } else {
+            let held = &mut self.held;
+            self.shards.retain(|&(step, shard), waiting| {
+                let needed = coming.has(step, shard);
+                *held -= if needed { 0 } else { waiting.bytes };
+                needed
+            });
+            self.open.retain(|&(step, shard)| coming.has(step, shard));
+        }
+        if !goes_on || self.next.0 < coming.step() {
             // Of the step under way some shards may be computed already: those that are not will be asked for.
             self.next = (coming.step().next(), 0);
         }
@@ -151,9 +193,10 @@ impl<T> Queue<T> {
             return Some(ticket);
         }
         loop {
-            let reckoned = self.held + (self.away + 1) * self.usual;
+            let largest = self.sizes.largest();
+            let reckoned = self.held + (self.away + 1) * largest;
             // The first sample says how large they are.
-            if reckoned > self.most || (self.usual == 0 && self.away > 0) {
+            if reckoned > self.most || (largest == 0 && self.away > 0) {
                 return None;
             }
             if let Some(&first) = self.open.first() {
@@ -187,7 +230,7 @@ impl<T> Queue<T> {
         // What is kept of a sample beside what it holds itself.
         let bytes = bytes + size_of::<Option<Result<T, DataError>>>() + size_of::<u64>();
         self.away -= 1;
-        self.usual = bytes;
+        self.sizes.add(bytes);
         // Its shard may have been dropped meanwhile, or be tried anew.
         let waiting = self
             .shards

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sardana_protocol::job::JobSpec;
@@ -122,6 +122,30 @@ fn what_waits_stays_within_the_memory() {
         let most = data.most_held.load(Ordering::Relaxed);
         assert!(most <= budget, "{threads} threads held {most} of {budget} bytes");
     }
+}
+
+/// As pictures: most are small. Eight decoders are at work, each of which may have a large one.
+#[test]
+fn samples_of_many_sizes_stay_within_the_memory_too() {
+    const LARGE: usize = 64 << 10;
+    let budget = 10 * LARGE;
+    let mut queue = Queue::<Vec<u64>>::new(budget);
+    queue.plan(coming(0, 0..4));
+    let (mut away, mut decoded) = (VecDeque::new(), 0);
+    loop {
+        while away.len() < 8
+            && let Some(ticket) = queue.ticket()
+        {
+            away.push_back(ticket);
+        }
+        let Some(ticket) = away.pop_front() else { break };
+        let bytes = if ticket.sample.is_multiple_of(8) { LARGE } else { 1_000 };
+        queue.done(&ticket, Ok(Vec::new()), bytes);
+        decoded += 1;
+        assert!(queue.held_bytes() <= budget, "{} of {budget} bytes", queue.held_bytes());
+    }
+    assert!(decoded < 16 * (STEPS - 1), "some have no room");
+    assert!(queue.held_bytes() > budget - 2 * LARGE, "what room there is is used");
 }
 
 #[test]

@@ -154,6 +154,8 @@ impl Csv {
             }
             more = reader.read_byte_record(&mut row).map_err(refusal)?;
         }
+        inputs.shrink_to_fit();
+        targets.shrink_to_fit();
         Ok(Self {
             name: file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             // The last row is only known to be so at the end of the file: all of it is hashed.

@@ -30,8 +30,9 @@ pub(super) fn read(file: &Path, size: Option<(usize, usize)>) -> Result<Image, D
             format!("{height} x {width}"),
         ));
     }
-    let mut bytes = Vec::new();
     let opened = File::open(file).map_err(DataError::io(file, "open it"))?;
+    let stated = opened.metadata().map_err(DataError::io(file, "read its length"))?.len();
+    let mut bytes = Vec::with_capacity(stated.min(MAX_FILE_BYTES) as usize);
     opened
         .take(MAX_FILE_BYTES + 1)
         .read_to_end(&mut bytes)

@@ -3,9 +3,11 @@
 
 /// A channel after the other, of pixels of three channels each.
 pub(super) fn planes(pixels: &[u8]) -> Vec<u8> {
-    (0..3)
-        .flat_map(|channel| pixels.iter().skip(channel).step_by(3).copied())
-        .collect()
+    let mut planes = Vec::with_capacity(pixels.len());
+    for channel in 0..3 {
+        planes.extend(pixels.as_chunks::<3>().0.iter().map(|pixel| pixel[channel]));
+    }
+    planes
 }
 
 /// The picture of `pixels` (three channels each, row by row) in another size (height, width), channel by channel.

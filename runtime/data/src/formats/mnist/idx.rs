@@ -157,8 +157,10 @@ impl<'a> Unpacking<'a> {
 
     /// The next `bytes` bytes, which are `what`.
     fn take(&mut self, bytes: u64, what: &str) -> Result<Vec<u8>, DataError> {
-        let mut taken = Vec::new();
+        // What is plain is known to have so many.
+        let mut taken = Vec::with_capacity(if self.packed { 0 } else { bytes.min(self.most) as usize });
         let outcome = self.reader.by_ref().take(bytes).read_to_end(&mut taken);
+        taken.shrink_to_fit();
         self.offset += taken.len() as u64;
         match outcome {
             Err(source) => Err(self.refusal(source)),

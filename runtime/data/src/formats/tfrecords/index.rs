@@ -15,6 +15,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::framing::{self, HEAD_BYTES, RecordFile, Stamp, TAIL_BYTES};
@@ -144,6 +145,12 @@ impl Index {
     /// Where record `number` begins.
     pub(super) fn offset(&self, number: u64) -> Option<u64> {
         self.offsets.get(usize::try_from(number).ok()?).copied()
+    }
+
+    /// Where record `number` begins, and where the next one does, or the file ends.
+    pub(super) fn frame(&self, number: u64) -> Option<Range<u64>> {
+        let end = self.offset(number.checked_add(1)?).unwrap_or(self.stamp.bytes);
+        Some(self.offset(number)?..end)
     }
 
     /// Of the file that it is of.

@@ -25,6 +25,7 @@ pub mod index;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use self::framing::{HEAD_BYTES, RecordFile};
@@ -105,11 +106,11 @@ impl TfRecords {
         Examples { records: self }
     }
 
-    /// The file that record `index` is in, and where in it.
-    fn find(&self, index: u64) -> Result<(&DataFile, u64), DataError> {
+    /// The file that record `index` is in, and where in it: from where to where.
+    fn find(&self, index: u64) -> Result<(&DataFile, Range<u64>), DataError> {
         let after = self.files.partition_point(|part| part.first <= index);
         let part = after.checked_sub(1).map(|at| &self.files[at]);
-        let found = part.and_then(|part| Some((part, part.index.offset(index - part.first)?)));
+        let found = part.and_then(|part| Some((part, part.index.frame(index - part.first)?)));
         found.ok_or(DataError::NoSample {
             samples: self.records,
             index,
@@ -118,9 +119,9 @@ impl TfRecords {
 }
 
 impl DataFile {
-    fn read(&self, offset: u64) -> Result<Vec<u8>, DataError> {
+    fn read(&self, frame: Range<u64>) -> Result<Vec<u8>, DataError> {
         if let Some(file) = &self.open {
-            return file.read(offset);
+            return file.read_to(frame.start, frame.end);
         }
         let file = RecordFile::open(&self.path)?;
         if file.stamp() != self.index.stamp() {
@@ -128,7 +129,7 @@ impl DataFile {
             let found = format!("one of {} bytes that was written since; start again", file.stamp().bytes);
             return Err(DataError::malformed(&self.path, 0, expected, found));
         }
-        file.read(offset)
+        file.read_to(frame.start, frame.end)
     }
 }
 
@@ -140,8 +141,8 @@ impl Dataset for TfRecords {
     }
 
     fn get(&self, index: u64, _random: &SampleRandom) -> Result<Vec<u8>, DataError> {
-        let (part, offset) = self.find(index)?;
-        part.read(offset)
+        let (part, frame) = self.find(index)?;
+        part.read(frame)
     }
 
     /// One part for each file: its name, and a hash over the lengths and the stored checksums of its records. That is cheap, since
@@ -170,8 +171,9 @@ impl Dataset for Examples {
     }
 
     fn get(&self, index: u64, _random: &SampleRandom) -> Result<Example, DataError> {
-        let (file, offset) = self.records.find(index)?;
-        let record = file.read(offset)?;
+        let (file, frame) = self.records.find(index)?;
+        let offset = frame.start;
+        let record = file.read(frame)?;
         Example::parse(&record)
             .map_err(|found| DataError::malformed(&file.path, offset + HEAD_BYTES, example::EXPECTED, found))
     }

@@ -93,6 +93,30 @@ fn a_damaged_bit_of_a_frame_is_found_wherever_it_is() {
 }
 
 #[test]
+fn where_the_next_frame_is_thought_to_begin_changes_nothing() {
+    let site = Site::new();
+    let long = vec![9; 40_000];
+    let records = [&b"short"[..], &long, b""];
+    let path = site.file("a.tfrecord", &written(&records));
+    let (file, mut offset) = (RecordFile::open(&path).unwrap(), 0);
+    for record in records {
+        let end = offset + record.len() as u64 + 16;
+        for thought in [end, end - 1, end + 1, 0, offset, offset + 16, u64::MAX] {
+            assert_eq!(file.read_to(offset, thought).unwrap(), record, "{offset} to {thought}");
+        }
+        offset = end;
+    }
+    for damaged in 0..21 {
+        let mut bytes = written(&[b"short"]);
+        bytes[damaged] ^= 1;
+        let path = site.file("b.tfrecord", &bytes);
+        let file = RecordFile::open(&path).unwrap();
+        let [one, other] = [file.read_to(0, 21), file.read(0)].map(|read| read.unwrap_err().to_string());
+        assert_eq!(one, other, "byte {damaged}");
+    }
+}
+
+#[test]
 fn packed_files_are_refused_with_the_reason() {
     let gzip = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 255, 99, 96, 0, 0];
     has(
