@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Duration, timeout};
 use tracing_subscriber::EnvFilter;
 
+use crate::environment::{self, LinkChoice, LinkVariableError};
 use crate::hosts::by_hand::{ByHandError, bundle_by_hand};
 use crate::job::Job;
 use crate::model::{ModelError, Trainable};
@@ -33,6 +34,9 @@ pub enum ProcessError {
     /// It has a join file that it could not use.
     #[error(transparent)]
     ByHand(#[from] ByHandError),
+    /// What its environment says of it is not known.
+    #[error(transparent)]
+    Environment(#[from] LinkVariableError),
     /// Its part in the job failed.
     #[error(transparent)]
     Worker(#[from] WorkerError),
@@ -67,6 +71,7 @@ impl ProcessError {
             | Self::System(_) => EXIT_RETRY,
             Self::Bundle(_)
             | Self::ByHand(_)
+            | Self::Environment(_)
             | Self::Worker(WorkerError::Model { .. })
             | Self::Training(_)
             | Self::Panicked => EXIT_GIVE_UP,
@@ -126,6 +131,7 @@ where
     F: FnOnce(&JobSpec) -> Result<M, ModelError>,
 {
     log_warnings();
+    let links = environment::links()?;
     let span = span_of(&bundle);
     let _in_worker = span.enter();
     let tally = bundle.tally.as_ref().and_then(|path| match TallyFile::open(path) {
@@ -138,7 +144,10 @@ where
     let preparing = catch_unwind(AssertUnwindSafe(|| trainer::prepare(job.spec(), build)));
     let mut prepared = preparing.map_err(|_| ProcessError::Panicked)??;
     let (driver, outbox) = StepDriver::new(job.spec(), Arc::clone(&prepared.layout), tally);
-    let config = config(&Environment::Host, bundle, job, &prepared.facts, sigterm);
+    let config = WorkerConfig {
+        links,
+        ..config(&Environment::Host, bundle, job, &prepared.facts, sigterm)
+    };
     let (failure, failures) = ModelFailure::channel();
     let network = Network::start(config, Arc::clone(&driver), outbox, failures, sigterm)?;
     // Told also when the model's code panics: the others must not wait for this worker.
@@ -178,6 +187,7 @@ pub(crate) fn config(environment: &Environment, bundle: Bundle, job: &Job, facts
         pieces: Arc::clone(&facts.pieces),
         description: facts.description.clone(),
         auxiliary: facts.auxiliary.clone(),
+        links: LinkChoice::default(),
         sigterm,
     }
 }

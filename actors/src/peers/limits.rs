@@ -20,6 +20,12 @@ pub const STREAM_HELLO_DEADLINE: Duration = Duration::from_secs(5);
 /// Bytes of a stream's first message: a few numbers.
 pub const STREAM_HELLO_BYTES: usize = 1_024;
 
+/// Workers of this host that are greeted at once; others wait. Each holds a descriptor or two, for no longer than [`STREAM_HELLO_DEADLINE`].
+pub const NEAR_GREETINGS: usize = 64;
+
+/// So long a worker rests after it could not take in a worker of this host, for want of descriptors: while it does, links are made over QUIC.
+pub const NEAR_REST: Duration = Duration::from_millis(100);
+
 /// Most links of one worker, of generations not yet known, that are kept until their `Form` comes: as many as it may have on one connection.
 /// Further ones are refused, and their sender tries again with the next generation. What they have sent unread is within its connections'
 /// windows.

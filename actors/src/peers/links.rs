@@ -172,7 +172,7 @@ impl Peers {
         let doubt = Doubt::new(self.slot(peer.worker));
         making.spawn(async move {
             // The worker that dials does so for the links in both directions.
-            let (connected, stream) = (peers.connection(peer), timeout(LINK_DEADLINE, coming));
+            let (connected, link) = (peers.connection(peer), timeout(LINK_DEADLINE, coming));
             let dial = async {
                 connected.await.map_err(|source| LinkingError::Connect {
                     peer: peer.worker,
@@ -180,18 +180,18 @@ impl Peers {
                 })
             };
             tokio::pin!(dial);
-            let stream = tokio::select! {
+            let link = tokio::select! {
                 biased;
-                stream = stream => stream,
+                link = link => link,
                 failed = async { match dial.await { Ok(_) => std::future::pending().await, Err(error) => error } } => {
                     return Err(failed);
                 }
             };
-            if matches!(stream, Ok(Ok(_))) {
+            if matches!(link, Ok(Ok(_))) {
                 doubt.dispelled();
             }
-            match stream {
-                Ok(Ok(stream)) => Ok(End::Receiver(key.slot, key.hop, LinkReceiver::quic(stream))),
+            match link {
+                Ok(Ok(link)) => Ok(End::Receiver(key.slot, key.hop, link)),
                 Ok(Err(_)) => Err(LinkingError::Over { peer: peer.worker }),
                 Err(_) => Err(LinkingError::TooSlow { peer: peer.worker }),
             }
@@ -204,6 +204,9 @@ impl Peers {
             .connection(peer)
             .await
             .map_err(|source| LinkingError::Connect { peer: worker, source })?;
+        if let Some(sender) = self.open_near(key, peer, &connection).await {
+            return Ok(sender);
+        }
         let stream = |source| LinkingError::Stream { peer: worker, source };
         let mut sender = connection
             .open_uni()
@@ -242,10 +245,15 @@ impl Peers {
             refused!(%peer, claimed = %hello.from, "a link with a false name");
             return;
         }
-        match self.table.arrive(hello.key, peer, stream) {
+        self.arrived(hello.key, peer, LinkReceiver::quic(stream));
+    }
+
+    /// A link that `peer` has made is here.
+    pub(super) fn arrived(&self, key: LinkKey, peer: WorkerId, link: LinkReceiver) {
+        match self.table.arrive(key, peer, link) {
             Arrival::Taken | Arrival::Parked => {}
             refused @ (Arrival::Old | Arrival::WrongSender | Arrival::TooFarAhead | Arrival::TooMany) => {
-                tracing::debug!(%peer, generation = %hello.key.generation, ?refused, "a link was refused");
+                tracing::debug!(%peer, generation = %key.generation, ?refused, "a link was refused");
             }
         }
     }

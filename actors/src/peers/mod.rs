@@ -12,6 +12,8 @@ mod keeper;
 mod lend;
 pub mod limits;
 mod links;
+#[cfg_attr(not(target_os = "linux"), path = "no_near.rs")]
+mod near;
 mod serve;
 mod table;
 #[cfg(test)]
@@ -42,9 +44,20 @@ pub use keeper::{Keeper, OutgoingShare, OutgoingSum};
 use lend::Lent;
 pub(crate) use lend::{PutError, Reading};
 pub use links::LinkingError;
+use near::Listening;
 use table::LinkTable;
 
 use crate::watched::Watched;
+
+/// What the links of rings go through.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LinkChoice {
+    /// Memory that is shared, between workers of one host and user; else QUIC.
+    #[default]
+    Auto,
+    /// QUIC, wherever the workers are.
+    Quic,
+}
 
 /// This worker's end of all connections to other workers.
 #[derive(Debug)]
@@ -58,6 +71,8 @@ pub struct Peers {
     own: WorkerId,
     slots: Mutex<BTreeMap<WorkerId, Arc<Slot>>>,
     table: LinkTable,
+    /// Links to workers of this host go through shared memory.
+    near: bool,
     access: AccessList,
     lent: Watched<Lent>,
     keeper: Arc<dyn Keeper>,
@@ -79,6 +94,16 @@ struct Slot {
 impl Slot {
     fn is_usable(&self, live: &Option<Connection>) -> bool {
         !self.doubted.load(Ordering::Relaxed) && live.as_ref().is_some_and(|live| live.close_reason().is_none())
+    }
+
+    /// What `look` finds in a connection before the live one.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "no links are made beside connections")
+    )]
+    fn earlier<T>(&self, look: impl FnMut(&Connection) -> Option<T>) -> Option<T> {
+        let earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
+        earlier.iter().find_map(look)
     }
 
     fn is_closed(&self) -> bool {
@@ -114,7 +139,7 @@ impl Peers {
         keeper: Arc<impl Keeper + 'static>,
         pieces: Arc<StatePieces>,
     ) -> Result<Arc<Self>, BindError> {
-        Self::listen_on(Environment::Host, credentials, address, keeper, pieces)
+        Self::listen_on(Environment::Host, credentials, address, LinkChoice::Auto, keeper, pieces)
     }
 
     /// Likewise, on another environment than the host.
@@ -125,26 +150,32 @@ impl Peers {
         environment: Environment,
         credentials: impl Into<RotatingCredentials>,
         address: SocketAddr,
+        links: LinkChoice,
         keeper: Arc<impl Keeper + 'static>,
         pieces: Arc<StatePieces>,
     ) -> Result<Arc<Self>, BindError> {
         let credentials = credentials.into();
         let endpoint = bind_server_on(&environment, &credentials, Purpose::Peer, address)?;
+        let own = WorkerId::new(credentials.id());
+        // Simulated processes share one host's memory, and are to behave as if each had its own.
+        let near = links == LinkChoice::Auto && matches!(environment, Environment::Host);
+        let listening = near.then(|| Listening::of(credentials.job(), own, &endpoint));
         let peers = Arc::new(Self {
             environment,
-            own: WorkerId::new(credentials.id()),
+            own,
             credentials,
             door: Door::new(endpoint.clone()),
             unnamed: Places::new(UNNAMED),
             endpoint,
             slots: Mutex::new(BTreeMap::new()),
             table: LinkTable::default(),
+            near,
             access: AccessList::default(),
             lent: Watched::default(),
             keeper,
             pieces,
         });
-        tokio::spawn(Arc::clone(&peers).accept_all());
+        tokio::spawn(Arc::clone(&peers).accept_all(listening.unwrap_or_default()));
         Ok(peers)
     }
 
@@ -217,10 +248,14 @@ impl Peers {
         }
     }
 
-    async fn accept_all(self: Arc<Self>) {
+    async fn accept_all(self: Arc<Self>, near: Listening) {
         let peers = Arc::clone(&self);
         let meet = move |peer: PeerIdentity, connection| Arc::clone(&peers).meet(WorkerId::new(peer.id), connection);
-        self.door.let_in(self.credentials.identity(), meet).await;
+        tokio::select! {
+            () = self.door.let_in(self.credentials.identity(), meet) => {}
+            // It has no end of its own.
+            () = near.serve(&self) => {}
+        }
     }
 
     /// Takes in a connection that `peer` has made. As long as it is not named it may open and send little, and not for long.

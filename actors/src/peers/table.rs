@@ -1,9 +1,9 @@
-//! Where link streams and the rings that wait for them meet, whichever comes first.
+//! Where links and the rings that wait for them meet, whichever comes first.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use quinn::RecvStream;
+use sardana_collectives::links::LinkReceiver;
 use sardana_protocol::limits::MAX_LIVES_AHEAD;
 use sardana_protocol::plan::HopId;
 use sardana_protocol::words::{Generation, WorkerId};
@@ -50,7 +50,7 @@ pub(super) struct LinkTable {
 #[derive(Debug, Default)]
 struct Inner {
     oldest: Generation,
-    waiting: BTreeMap<LinkKey, (WorkerId, oneshot::Sender<RecvStream>)>,
+    waiting: BTreeMap<LinkKey, (WorkerId, oneshot::Sender<LinkReceiver>)>,
     /// By sender, so that no peer can take the place of another's link.
     parked: BTreeMap<WorkerId, BTreeMap<LinkKey, Parked>>,
 }
@@ -58,7 +58,7 @@ struct Inner {
 /// A link that is not expected yet.
 #[derive(Debug)]
 struct Parked {
-    stream: RecvStream,
+    link: LinkReceiver,
     since: Instant,
 }
 
@@ -71,13 +71,13 @@ impl Inner {
         });
     }
 
-    fn take(&mut self, key: LinkKey, from: WorkerId) -> Option<RecvStream> {
+    fn take(&mut self, key: LinkKey, from: WorkerId) -> Option<LinkReceiver> {
         let links = self.parked.get_mut(&from)?;
         let link = links.remove(&key);
         if links.is_empty() {
             self.parked.remove(&from);
         }
-        link.map(|link| link.stream)
+        link.map(|parked| parked.link)
     }
 }
 
@@ -99,13 +99,13 @@ impl LinkTable {
     }
 
     /// Waits for a link from `from`. The channel ends at once if that cannot come any more.
-    pub(super) fn expect(&self, key: LinkKey, from: WorkerId) -> oneshot::Receiver<RecvStream> {
+    pub(super) fn expect(&self, key: LinkKey, from: WorkerId) -> oneshot::Receiver<LinkReceiver> {
         let (sender, receiver) = oneshot::channel();
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         match inner.take(key, from) {
-            Some(stream) => {
+            Some(link) => {
                 // The receiver is in this very function.
-                let _ = sender.send(stream);
+                let _ = sender.send(link);
             }
             None if key.generation >= inner.oldest => {
                 inner.waiting.insert(key, (from, sender));
@@ -116,7 +116,7 @@ impl LinkTable {
     }
 
     /// A link has come from `from`; it is kept until this worker expects it, unless that cannot be any more, or takes too long.
-    pub(super) fn arrive(&self, key: LinkKey, from: WorkerId, mut stream: RecvStream) -> Arrival {
+    pub(super) fn arrive(&self, key: LinkKey, from: WorkerId, link: LinkReceiver) -> Arrival {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.retain(|_, link| link.since.elapsed() < PARKED_FOR);
         let arrival = if key.generation < inner.oldest {
@@ -125,7 +125,7 @@ impl LinkTable {
             Arrival::TooFarAhead
         } else if let Some((expected, waiting)) = inner.waiting.remove(&key) {
             if expected == from {
-                let _ = waiting.send(stream);
+                let _ = waiting.send(link);
                 return Arrival::Taken;
             }
             inner.waiting.insert(key, (expected, waiting));
@@ -134,11 +134,10 @@ impl LinkTable {
             Arrival::TooMany
         } else {
             let since = Instant::now();
-            inner.parked.entry(from).or_default().insert(key, Parked { stream, since });
+            inner.parked.entry(from).or_default().insert(key, Parked { link, since });
             return Arrival::Parked;
         };
-        // The stream may have ended already, which is as good.
-        let _ = stream.stop(1_u32.into());
+        link.refuse();
         arrival
     }
 }

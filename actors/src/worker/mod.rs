@@ -41,6 +41,7 @@ pub use control::JoinError;
 pub use driver::{ActorCommand, Arrival, HeldShare, KeptSum, Mismatch, Outbox, SavedState, StepDriver, Task};
 pub use tally::TallyFile;
 
+pub use crate::peers::LinkChoice;
 use crate::peers::Peers;
 use actor::{Arguments, Message, Worker};
 
@@ -67,6 +68,8 @@ pub struct WorkerConfig {
     pub description: Bytes,
     /// Names of the model's auxiliary sums, in the model's order; for people.
     pub auxiliary: Vec<String>,
+    /// What its links go through.
+    pub links: LinkChoice,
     /// What SIGTERM means.
     pub sigterm: Sigterm,
 }
@@ -194,7 +197,8 @@ async fn take_part(
         Sigterm::NotOurs => None,
     };
     let pieces = Arc::clone(&config.pieces);
-    let peers = Peers::listen_on(environment, &config.credentials, config.listen, Arc::clone(&driver), pieces)?;
+    let (credentials, links) = (&config.credentials, config.links);
+    let peers = Peers::listen_on(environment, credentials, config.listen, links, Arc::clone(&driver), pieces)?;
     let listening = peers.local_address().map_err(|error| WorkerError::Broken {
         reason: error.to_string(),
     })?;

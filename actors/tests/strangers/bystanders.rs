@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sardana_actors::worker::{self, Ended, ModelFailure, Sigterm, StepDriver, WorkerConfig, WorkerError};
+use sardana_actors::worker::{self, Ended, LinkChoice, ModelFailure, Sigterm, StepDriver, WorkerConfig, WorkerError};
 use sardana_collectives::layout::Layout;
 use sardana_net::trust::RotatingCredentials;
 use sardana_protocol::samples;
@@ -24,6 +24,7 @@ pub(crate) fn bystander(credentials: impl Into<RotatingCredentials>, coordinator
         pieces: Arc::new(StatePieces::new([24])),
         description: Bytes::new(),
         auxiliary: vec![],
+        links: LinkChoice::Auto,
         sigterm: Sigterm::NotOurs,
         identity,
     }

@@ -194,6 +194,17 @@ impl LinkSender {
 }
 
 impl LinkReceiver {
+    /// Tells the other end that nothing will be read.
+    pub fn refuse(self) {
+        match self {
+            Self::Quic(receiver) => receiver.refuse(),
+            // Their ends see it when this one is dropped.
+            Self::InProcess(_) => {}
+            #[cfg(target_os = "linux")]
+            Self::SharedMemory(_) => {}
+        }
+    }
+
     /// A link through memory that the other end, at the other side of the socket, has mapped as well.
     #[cfg(target_os = "linux")]
     #[must_use]

@@ -87,6 +87,11 @@ impl QuicReceiver {
         Self { stream, payload }
     }
 
+    pub(super) fn refuse(mut self) {
+        // The stream may have ended already, which is as good.
+        let _ = self.stream.stop(ABORTED);
+    }
+
     pub(super) async fn receive(&mut self, expected: &FrameHeader) -> Result<&[u8], LinkError> {
         let broke = |error| broken(error, expected);
         let mut header = [0; HEADER_BYTES];

@@ -4,17 +4,20 @@ mod bounds;
 mod fetching;
 mod following;
 mod joining;
+#[cfg(target_os = "linux")]
+mod near;
 
 use std::ops::Deref;
 use std::time::Duration;
 
+use sardana_collectives::links::LinkSender;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot};
 use sardana_collectives::ring::{PlanLinks, RingLinks};
 use sardana_net::trust::{Authority, Role};
 use sardana_net::wire::write_frame;
 use sardana_protocol::job::Order;
 use sardana_protocol::messages::Form;
-use sardana_protocol::plan::{Plan, Visit};
+use sardana_protocol::plan::{HopId, Plan, Visit};
 use sardana_protocol::samples;
 use sardana_protocol::state::StatePieces;
 use sardana_protocol::words::{Incarnation, JobId, Rank, ShardRange, Step};
@@ -60,11 +63,17 @@ fn workers(count: u64) -> (Vec<Worker>, Ring) {
 
 /// Likewise, each with a state of its own cut.
 fn workers_with(count: u64, pieces: impl Fn(u64) -> Arc<StatePieces>) -> (Vec<Worker>, Ring) {
+    workers_linked(count, LinkChoice::Auto, pieces)
+}
+
+/// Likewise, with links of this choice.
+fn workers_linked(count: u64, links: LinkChoice, pieces: impl Fn(u64) -> Arc<StatePieces>) -> (Vec<Worker>, Ring) {
     let authority = Authority::new(JobId::new([4; 16])).unwrap();
     let listen = |id| {
         let credentials = authority.issue(Role::Worker, id).unwrap();
         let driver = driver();
-        let peers = Peers::listen(&credentials, LOOPBACK, Arc::clone(&driver), pieces(id)).unwrap();
+        let keeper = Arc::clone(&driver);
+        let peers = Peers::listen_on(Environment::Host, &credentials, LOOPBACK, links, keeper, pieces(id)).unwrap();
         Worker { peers, driver }
     };
     let workers: Vec<Worker> = (0..count).map(listen).collect();
@@ -84,6 +93,19 @@ fn workers_with(count: u64, pieces: impl Fn(u64) -> Arc<StatePieces>) -> (Vec<Wo
         generation: generation(1),
     };
     (workers, ring)
+}
+
+/// A frame of three bytes of the first generation.
+fn header(hop: HopId, plan: PlanSlot) -> FrameHeader {
+    FrameHeader {
+        generation: generation(1),
+        step: Step::ZERO,
+        plan,
+        hop,
+        kind: FrameKind::Sum,
+        chunk: 0,
+        payload_bytes: 3,
+    }
 }
 
 /// A generation as all its members are told of it.
@@ -187,15 +209,7 @@ async fn every_hop_of_a_generation_leads_where_the_plan_says() {
         }
         for hop in ring.plan().hops() {
             for slot in [PlanSlot::First, PlanSlot::Steady] {
-                let header = FrameHeader {
-                    generation: ring.generation,
-                    step: Step::ZERO,
-                    plan: slot,
-                    hop: hop.id,
-                    kind: FrameKind::Sum,
-                    chunk: 0,
-                    payload_bytes: 3,
-                };
+                let header = header(hop.id, slot);
                 let sum = b"sum";
                 let from = links_of(&mut ends[hop.from.index()], slot).outgoing.get_mut(&hop.id).unwrap();
                 from.send(&header, |payload| payload.copy_from_slice(sum)).await.unwrap();
@@ -272,13 +286,14 @@ async fn nobody_takes_the_place_of_anothers_link() {
     until(|| workers[1].table.parked() == 1).await;
     let false_name = claim(intruder, ring.members[1], key, sender).await;
     soon(false_name.stopped()).await.unwrap();
-    let mut right = claim(&workers[sender.get() as usize], ring.members[1], key, sender).await;
+    let right = claim(&workers[sender.get() as usize], ring.members[1], key, sender).await;
     until(|| workers[1].table.parked() == 2).await;
-    right.write_all(b"right").await.unwrap();
-    let mut stream = workers[1].table.expect(key, sender).await.unwrap();
-    let mut found = [0; 5];
-    stream.read_exact(&mut found).await.unwrap();
-    assert_eq!(&found, b"right");
+    let header = header(key.hop, PlanSlot::First);
+    let write = |payload: &mut [u8]| payload.copy_from_slice(b"sum");
+    let mut right = LinkSender::quic(right);
+    right.send(&header, write).await.unwrap();
+    let mut link = workers[1].table.expect(key, sender).await.unwrap();
+    assert_eq!(link.receive(&header).await.unwrap()[..], b"sum"[..]);
 
     let next = LinkKey {
         generation: generation(2),

@@ -43,6 +43,7 @@ impl Site {
         let credentials = self.authority.issue(Role::Worker, 1).unwrap();
         let (failure, running) = bystanders::run(WorkerConfig {
             auxiliary: vec!["loss".to_owned(), "é".repeat(40)],
+            links: LinkChoice::Auto,
             sigterm,
             ..bystander(credentials, self.endpoint.local_addr().unwrap())
         });

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use rustix::net::{SendFlags, send};
 use tokio::net::UnixStream;
 
 /// One end's socket.
@@ -21,8 +22,9 @@ impl Bell {
 
     /// Wakes the other end.
     pub(super) fn ring(&self) {
-        // Full, it has been rung often enough; broken, the other end sees that as well.
-        let _ = self.socket.try_write(&[1]);
+        // Not by the runtime's means, which writes only once it has seen that there is room. Where there is none, it has been rung often
+        // enough; where it is broken, the other end sees that as well.
+        let _ = send(&self.socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
     /// Waits until the other end has rung.

@@ -13,7 +13,7 @@ use sardana::train;
 use crate::access::KeyringPlace;
 use crate::ending::{EndSignals, Failure, runtime};
 use crate::notices::{Heeding, Whose};
-use crate::run::{Printing, split};
+use crate::run::{Linking, Printing, split};
 use crate::saving::{Naming, SavingPlace};
 
 /// Run workers of PROGRAM on this host, for a job whose coordinator runs elsewhere.
@@ -46,6 +46,8 @@ pub(crate) struct Agent {
     naming: Naming,
     #[command(flatten)]
     saving_place: SavingPlace,
+    #[command(flatten)]
+    linking: Linking,
     /// How many times in all a worker that ended badly is replaced.
     #[arg(long, value_name = "R", default_value_t = 3)]
     restarts: u32,
@@ -81,7 +83,7 @@ impl Agent {
                 output,
                 program,
                 arguments,
-                environment: Vec::new(),
+                environment: self.linking.environment(),
             };
             let mut host = agent(join).await.map_err(Failure::failed)?;
             if let Some(notices) = notices {

@@ -10,7 +10,7 @@ use sardana::hosts::default_place;
 use sardana::job::Staffing;
 use sardana::launch::{Colour, LOG_BYTES, LOG_FILES, LaunchConfig, LogBounds, Output, Steering, launch};
 use sardana::notices::NoticesConfig;
-use sardana::{Balance, Checkpointing, Summary, train};
+use sardana::{Balance, Checkpointing, LINK_VARIABLE, Summary, train};
 
 use crate::ending::{EndSignal, EndSignals, Failure, runtime};
 use crate::notices::{Heeding, Whose, stop_at};
@@ -42,6 +42,8 @@ pub(crate) struct Run {
     #[command(flatten)]
     balancing: Balancing,
     #[command(flatten)]
+    linking: Linking,
+    #[command(flatten)]
     saving: Saving,
     #[command(flatten)]
     saving_place: SavingPlace,
@@ -67,6 +69,31 @@ pub(crate) struct Balancing {
     /// Whether shards move towards faster workers, so that all finish together. In exact order that never reaches the result.
     #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true, default_value_t = Switch::On)]
     balance: Switch,
+}
+
+/// What the links between workers go through.
+#[derive(Debug, Args)]
+pub(crate) struct Linking {
+    /// What sums of gradients go through: by default memory that workers of one host share, and QUIC between hosts.
+    #[arg(long, value_name = "auto|quic", value_enum, hide_possible_values = true, default_value_t = Link::Auto)]
+    link: Link,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Link {
+    Auto,
+    Quic,
+}
+
+impl Linking {
+    /// What workers find of it in their environment.
+    pub(crate) fn environment(self) -> Vec<(OsString, OsString)> {
+        match self.link {
+            // What is set for this program holds for its workers.
+            Link::Auto => Vec::new(),
+            Link::Quic => vec![(LINK_VARIABLE.into(), "quic".into())],
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -144,6 +171,7 @@ impl Run {
             max,
             restarts,
             balancing,
+            linking,
             saving,
             saving_place,
             listen,
@@ -166,12 +194,13 @@ impl Run {
             shard_capacity: None,
             balance: balancing.into(),
         };
-        let launch = LaunchConfig {
+        let mut launch = LaunchConfig {
             listen,
             output: printing.output()?,
             checkpoints: checkpointing(saving, saving_place)?,
             ..LaunchConfig::program(program, arguments, staffing)
         };
+        launch.environment.extend(linking.environment());
         Ok((launch, heeding.config(notices)))
     }
 

@@ -1,0 +1,253 @@
+//! Links to workers of this host, through memory that both processes map.
+//!
+//! The worker that will send connects to the Unix socket of the other, which has a name but no place in the file system: it is found only
+//! within one network namespace, that is, on one host. Both prove with a secret of their QUIC connection, which no other process has, that they are its
+//! ends (keying material exporters, RFC 8446, section 7.5), so that nothing but a certificate of this job leads to the memory. Whatever
+//! fails here, the link is made over QUIC instead.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener as StdListener};
+use std::sync::Arc;
+
+use quinn::{Connection, Endpoint};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg, socket_with,
+};
+use rustix::process::geteuid;
+use sardana_collectives::links::{LinkReceiver, LinkSender, SharedMemory};
+use sardana_net::log::refused;
+use sardana_protocol::codec::{decode, encode};
+use sardana_protocol::messages::MemberAddress;
+use sardana_protocol::words::{JobId, WorkerId};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+use super::Peers;
+use super::limits::{NEAR_GREETINGS, NEAR_REST, STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE};
+use super::table::LinkKey;
+
+/// First message, from the worker that will send, together with the memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct NearHello {
+    pub(super) key: LinkKey,
+    pub(super) from: WorkerId,
+    pub(super) proof: Proof,
+}
+
+/// What only an end of a connection can know.
+pub(super) type Proof = [u8; 32];
+
+/// What the two ends of a link show each other.
+struct Proofs {
+    sender: Proof,
+    receiver: Proof,
+}
+
+/// The name of a worker's socket.
+fn name(job: JobId, worker: WorkerId, port: u16) -> String {
+    format!("sardana/{job}/{worker}/{port}")
+}
+
+/// The socket at which workers of this host are met. None where they are not, or where there can be none: links are made over QUIC then.
+#[derive(Debug, Default)]
+pub(super) struct Listening(Option<UnixListener>);
+
+impl Listening {
+    /// The socket of the worker that listens for others at `endpoint`.
+    pub(super) fn of(job: JobId, worker: WorkerId, endpoint: &Endpoint) -> Self {
+        let listening = endpoint.local_addr().and_then(|address| listen(job, worker, address.port()));
+        if let Err(error) = &listening {
+            tracing::debug!(%worker, %error, "workers of this host make links over QUIC");
+        }
+        Self(listening.ok())
+    }
+
+    /// Takes in the links that workers of this host make. Never ends.
+    pub(super) async fn serve(self, peers: &Arc<Peers>) {
+        let Self(Some(listener)) = self else {
+            return std::future::pending().await;
+        };
+        let places = Arc::new(Semaphore::new(NEAR_GREETINGS));
+        loop {
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                return;
+            };
+            let socket = match listener.accept().await {
+                Ok((socket, _)) => socket,
+                // It concerns the one that came, or the descriptors that this process has left: others may come later.
+                Err(error) => {
+                    tracing::debug!(%error, "a worker of this host could not be met");
+                    sleep(NEAR_REST).await;
+                    continue;
+                }
+            };
+            let peers = Arc::clone(peers);
+            tokio::spawn(async move {
+                let met = timeout(STREAM_HELLO_DEADLINE, peers.meet_near(socket)).await;
+                if let Ok(Err(error)) = met {
+                    tracing::debug!(%error, "a link through shared memory could not be made");
+                }
+                drop(place);
+            });
+        }
+    }
+}
+
+fn listen(job: JobId, worker: WorkerId, port: u16) -> io::Result<UnixListener> {
+    let address = UnixAddress::from_abstract_name(name(job, worker, port))?;
+    let listener = StdListener::bind_addr(&address)?;
+    listener.set_nonblocking(true)?;
+    UnixListener::from_std(listener)
+}
+
+/// A socket to a worker of this host. An error if there is none, which shows at once.
+fn reach(job: JobId, worker: WorkerId, port: u16) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(
+        &socket,
+        &SocketAddrUnix::new_abstract_name(name(job, worker, port).as_bytes())?,
+    )?;
+    UnixStream::from_std(socket.into())
+}
+
+impl Proofs {
+    /// Of the link `key` that `from` sends on, over this connection.
+    fn of(connection: &Connection, key: LinkKey, from: WorkerId) -> Option<Self> {
+        let context = encode(&(key, from), STREAM_HELLO_BYTES).ok()?;
+        let proof = |label: &[u8]| {
+            let mut proof = Proof::default();
+            connection.export_keying_material(&mut proof, label, &context).ok()?;
+            Some(proof)
+        };
+        Some(Self {
+            sender: proof(b"EXPORTER-sardana-link-sender")?,
+            receiver: proof(b"EXPORTER-sardana-link-receiver")?,
+        })
+    }
+}
+
+/// Whether two proofs are the same, in a time that does not tell how much of them is.
+fn same(one: Proof, other: Proof) -> bool {
+    blake3::Hash::from(one) == blake3::Hash::from(other)
+}
+
+impl Peers {
+    /// A link to `peer`, if that is a worker of this host.
+    pub(super) async fn open_near(&self, key: LinkKey, peer: MemberAddress, connection: &Connection) -> Option<LinkSender> {
+        if !self.near {
+            return None;
+        }
+        let mut socket = reach(self.credentials.job(), peer.worker, peer.address.port()).ok()?;
+        match self.greet(key, &mut socket, connection).await {
+            Ok(memory) => Some(LinkSender::shared_memory(memory, socket)),
+            Err(error) => {
+                tracing::debug!(peer = %peer.worker, %error, "a link could not be made through shared memory, and is made over QUIC");
+                None
+            }
+        }
+    }
+
+    async fn greet(&self, key: LinkKey, socket: &mut UnixStream, connection: &Connection) -> io::Result<SharedMemory> {
+        let proofs =
+            Proofs::of(connection, key, self.own).ok_or_else(|| io::Error::other("the connection has no secret"))?;
+        let (memory, shared) = SharedMemory::create()?;
+        let hello = NearHello {
+            key,
+            from: self.own,
+            proof: proofs.sender,
+        };
+        let hello = encoded(&hello)?;
+        socket.async_io(Interest::WRITABLE, || send(socket, &hello, &shared)).await?;
+        let mut answer = Proof::default();
+        socket.read_exact(&mut answer).await?;
+        if same(answer, proofs.receiver) {
+            Ok(memory)
+        } else {
+            Err(io::Error::other(
+                "the worker at that socket did not prove that it is the peer",
+            ))
+        }
+    }
+
+    async fn meet_near(&self, mut socket: UnixStream) -> io::Result<()> {
+        let user = socket.peer_cred()?.uid();
+        if user != geteuid().as_raw() {
+            refused!(user, "a link through shared memory from another user's process");
+            return Ok(());
+        }
+        let (hello, memory) = socket.async_io(Interest::READABLE, || receive(&socket)).await?;
+        let hello: NearHello = decode(&hello, STREAM_HELLO_BYTES).map_err(io::Error::other)?;
+        let NearHello { key, from, proof } = hello;
+        // The connection that the proof is of may not have been taken in yet.
+        let slot = self.slot(from);
+        let proves = |connection: &Connection| {
+            let proofs = Proofs::of(connection, key, from)?;
+            same(proof, proofs.sender).then_some(proofs.receiver)
+        };
+        let proven = slot
+            .live
+            .find(|live| live.iter().find_map(&proves).or_else(|| slot.earlier(&proves)));
+        let proven = timeout(STREAM_HELLO_DEADLINE / 2, proven).await;
+        drop(slot);
+        let Ok(answer) = proven else {
+            self.forget(from);
+            refused!(claimed = %from, "a link through shared memory with a false name");
+            return Ok(());
+        };
+        let memory = SharedMemory::open(&memory)?;
+        socket.write_all(&answer).await?;
+        self.arrived(key, from, LinkReceiver::shared_memory(memory, socket));
+        Ok(())
+    }
+}
+
+/// A first message's bytes.
+pub(super) fn encoded(hello: &NearHello) -> io::Result<Vec<u8>> {
+    encode(hello, STREAM_HELLO_BYTES).map_err(io::Error::other)
+}
+
+/// Sends a message together with memory. All of it goes at once, as the socket has just been made.
+pub(super) fn send(socket: &UnixStream, message: &[u8], memory: &OwnedFd) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [memory.as_fd()];
+    if !beside.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(io::Error::other("there is no room for a descriptor"));
+    }
+    let sent = sendmsg(
+        socket,
+        &[IoSlice::new(message)],
+        &mut beside,
+        SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+    )?;
+    if sent == message.len() {
+        Ok(())
+    } else {
+        Err(io::Error::other("the message was cut"))
+    }
+}
+
+/// A message that came together with memory.
+fn receive(socket: &UnixStream) -> io::Result<(Vec<u8>, OwnedFd)> {
+    let mut message = vec![0; STREAM_HELLO_BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let received = recvmsg(socket, &mut [IoSliceMut::new(&mut message)], &mut beside, flags)?;
+    message.truncate(received.bytes);
+    let memory = beside.drain().find_map(|one| {
+        let RecvAncillaryMessage::ScmRights(mut descriptors) = one else {
+            return None;
+        };
+        descriptors.next()
+    });
+    Ok((message, memory.ok_or_else(|| io::Error::other("it came without memory"))?))
+}

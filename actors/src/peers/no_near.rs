@@ -1,0 +1,33 @@
+//! Where two processes cannot pass memory to each other, links to workers of this host are made over QUIC like all others.
+
+use std::sync::Arc;
+
+use quinn::{Connection, Endpoint};
+use sardana_collectives::links::LinkSender;
+use sardana_protocol::messages::MemberAddress;
+use sardana_protocol::words::{JobId, WorkerId};
+
+use super::Peers;
+use super::table::LinkKey;
+
+/// Nothing that could be listened at.
+#[derive(Debug, Default)]
+pub(super) struct Listening;
+
+impl Listening {
+    pub(super) fn of(_: JobId, _: WorkerId, _: &Endpoint) -> Self {
+        Self
+    }
+
+    /// Never ends.
+    pub(super) async fn serve(self, _: &Arc<Peers>) {
+        std::future::pending().await
+    }
+}
+
+impl Peers {
+    pub(super) async fn open_near(&self, _: LinkKey, _: MemberAddress, _: &Connection) -> Option<LinkSender> {
+        debug_assert!(!self.near || cfg!(not(target_os = "linux")));
+        None
+    }
+}
