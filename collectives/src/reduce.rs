@@ -87,57 +87,68 @@ fn tiles(layout: &Layout, range: Range<usize>) -> impl Iterator<Item = (Dtype, R
     })
 }
 
-fn add_to(dtype: Dtype, running: &mut [u8], shard: &[u8]) {
+/// `running + shard` in place, element by element.
+pub(crate) fn add_to(dtype: Dtype, running: &mut [u8], shard: &[u8]) {
     match dtype {
-        Dtype::F32 => each(running, shard, f32_bytes),
-        Dtype::F64 => each(running, shard, f64_bytes),
-        Dtype::U64 => each(running, shard, u64_bytes),
+        Dtype::F32 => f32_kernels::add_to(running, shard),
+        Dtype::F64 => f64_kernels::add_to(running, shard),
+        Dtype::U64 => u64_kernels::add_to(running, shard),
     }
 }
 
+/// `first + second`, element by element.
 fn add_two(dtype: Dtype, out: &mut [u8], first: &[u8], second: &[u8]) {
     match dtype {
-        Dtype::F32 => both(out, first, second, f32_bytes),
-        Dtype::F64 => both(out, first, second, f64_bytes),
-        Dtype::U64 => both(out, first, second, u64_bytes),
+        Dtype::F32 => f32_kernels::add_two(out, first, second),
+        Dtype::F64 => f64_kernels::add_two(out, first, second),
+        Dtype::U64 => u64_kernels::add_two(out, first, second),
     }
 }
 
-#[inline]
-fn each<const BYTES: usize>(running: &mut [u8], shard: &[u8], sum: impl Fn([u8; BYTES], [u8; BYTES]) -> [u8; BYTES]) {
-    let (running, _) = running.as_chunks_mut::<BYTES>();
-    let (shard, _) = shard.as_chunks::<BYTES>();
-    for (running, shard) in running.iter_mut().zip(shard) {
-        *running = sum(*running, *shard);
-    }
+/// The loops over elements of one type. Each is compiled several times, and the processor decides which one runs: they differ in how many elements
+/// an instruction takes, and not in what becomes of an element.
+macro_rules! kernels {
+    ($name:ident, $bytes:literal, $add:expr) => {
+        mod $name {
+            use multiversion::multiversion;
+
+            #[multiversion(targets("x86_64+avx2"))]
+            pub(super) fn add_to(running: &mut [u8], shard: &[u8]) {
+                let (running, _) = running.as_chunks_mut::<$bytes>();
+                let (shard, _) = shard.as_chunks::<$bytes>();
+                for (running, shard) in running.iter_mut().zip(shard) {
+                    *running = $add(*running, *shard);
+                }
+            }
+
+            #[multiversion(targets("x86_64+avx2"))]
+            pub(super) fn add_two(out: &mut [u8], first: &[u8], second: &[u8]) {
+                let (out, _) = out.as_chunks_mut::<$bytes>();
+                let (first, _) = first.as_chunks::<$bytes>();
+                let (second, _) = second.as_chunks::<$bytes>();
+                for ((out, first), second) in out.iter_mut().zip(first).zip(second) {
+                    *out = $add(*first, *second);
+                }
+            }
+        }
+    };
 }
 
-#[inline]
-fn both<const BYTES: usize>(
-    out: &mut [u8],
-    first: &[u8],
-    second: &[u8],
-    sum: impl Fn([u8; BYTES], [u8; BYTES]) -> [u8; BYTES],
-) {
-    let (out, _) = out.as_chunks_mut::<BYTES>();
-    let (first, _) = first.as_chunks::<BYTES>();
-    let (second, _) = second.as_chunks::<BYTES>();
-    for ((out, first), second) in out.iter_mut().zip(first).zip(second) {
-        *out = sum(*first, *second);
-    }
-}
+kernels!(f32_kernels, 4, super::f32_bytes);
+kernels!(f64_kernels, 8, super::f64_bytes);
+kernels!(u64_kernels, 8, super::u64_bytes);
 
-#[inline]
+#[inline(always)]
 fn f32_bytes(running: [u8; 4], shard: [u8; 4]) -> [u8; 4] {
     add_f32(f32::from_le_bytes(running), f32::from_le_bytes(shard)).to_le_bytes()
 }
 
-#[inline]
+#[inline(always)]
 fn f64_bytes(running: [u8; 8], shard: [u8; 8]) -> [u8; 8] {
     add_f64(f64::from_le_bytes(running), f64::from_le_bytes(shard)).to_le_bytes()
 }
 
-#[inline]
+#[inline(always)]
 fn u64_bytes(running: [u8; 8], shard: [u8; 8]) -> [u8; 8] {
     u64::from_le_bytes(running)
         .wrapping_add(u64::from_le_bytes(shard))
@@ -145,14 +156,14 @@ fn u64_bytes(running: [u8; 8], shard: [u8; 8]) -> [u8; 8] {
 }
 
 /// `running + shard`, with one NaN.
-#[inline]
+#[inline(always)]
 pub(crate) fn add_f32(running: f32, shard: f32) -> f32 {
     let sum = running + shard;
     if sum.is_nan() { f32::NAN } else { sum }
 }
 
 /// `running + shard`, with one NaN.
-#[inline]
+#[inline(always)]
 pub(crate) fn add_f64(running: f64, shard: f64) -> f64 {
     let sum = running + shard;
     if sum.is_nan() { f64::NAN } else { sum }
@@ -195,6 +206,50 @@ mod tests {
         let shard = bytes([1.0, 1.0], 1.0, 1.0, 1, 0);
         add(&layout, 4..72, &mut running[4..72], &shard[4..72]);
         assert_eq!(running, bytes([1.0, 2.0], 2.0, 1.0, 1, 0));
+    }
+
+    /// Any bits: numbers of all magnitudes, infinities, NaNs.
+    fn any_bits(bytes: usize, seed: u64) -> Vec<u8> {
+        let mut state = seed;
+        let mut next = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as u8
+        };
+        (0..bytes).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn what_the_processor_chooses_gives_the_bits_of_one_element_after_the_other() {
+        fn one_by_one<const BYTES: usize>(
+            first: &[u8],
+            second: &[u8],
+            add: fn([u8; BYTES], [u8; BYTES]) -> [u8; BYTES],
+        ) -> Vec<u8> {
+            let elements = first.as_chunks().0.iter().zip(second.as_chunks().0);
+            elements
+                .flat_map(|(first, second)| add(*std::hint::black_box(first), *second))
+                .collect()
+        }
+        for elements in [0, 1, 7, 8, 31, 1_000, 4_097] {
+            for dtype in [Dtype::F32, Dtype::F64, Dtype::U64] {
+                let bytes = elements * dtype.bytes();
+                let (mut first, second) = (any_bits(bytes, 3), any_bits(bytes, 4));
+                // NaNs are rare among them.
+                first.iter_mut().skip(3).step_by(41).for_each(|byte| *byte = 0x7f);
+                let expected = match dtype {
+                    Dtype::F32 => one_by_one(&first, &second, f32_bytes),
+                    Dtype::F64 => one_by_one(&first, &second, f64_bytes),
+                    Dtype::U64 => one_by_one(&first, &second, u64_bytes),
+                };
+                let mut out = vec![0; bytes];
+                add_two(dtype, &mut out, &first, &second);
+                assert!(out == expected, "{elements} of {dtype}");
+                add_to(dtype, &mut first, &second);
+                assert!(first == expected, "{elements} of {dtype}");
+            }
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use sardana_protocol::state::{Dtype, TensorSpec};
 use super::buffer::Writing;
 use super::{GradientError, WriteMode, locate, read_u64};
 use crate::layout::{Layout, cut};
-use crate::reduce::{self, add_f32, add_f64};
+use crate::reduce;
 
 /// Writes one shard's gradient into a buffer. The order in which tensors are written does not matter.
 #[derive(Debug)]
@@ -188,24 +188,25 @@ impl<'a> GradientWriter<'a> {
 
 impl WriteMode {
     fn put_f32(self, bytes: &mut [u8], values: &[f32]) {
-        let (elements, _) = bytes.as_chunks_mut::<4>();
-        let elements = elements.iter_mut().zip(values);
-        match self {
-            Self::Store => elements.for_each(|(bytes, value)| *bytes = value.to_le_bytes()),
-            Self::Add => {
-                elements.for_each(|(bytes, value)| *bytes = add_f32(f32::from_le_bytes(*bytes), *value).to_le_bytes());
-            }
+        if cfg!(target_endian = "little") {
+            return self.put_bytes(Dtype::F32, bytes, bytemuck::cast_slice(values));
         }
+        let values: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.put_bytes(Dtype::F32, bytes, &values);
     }
 
     fn put_f64(self, bytes: &mut [u8], values: &[f64]) {
-        let (elements, _) = bytes.as_chunks_mut::<8>();
-        let elements = elements.iter_mut().zip(values);
+        if cfg!(target_endian = "little") {
+            return self.put_bytes(Dtype::F64, bytes, bytemuck::cast_slice(values));
+        }
+        let values: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.put_bytes(Dtype::F64, bytes, &values);
+    }
+
+    fn put_bytes(self, dtype: Dtype, bytes: &mut [u8], values: &[u8]) {
         match self {
-            Self::Store => elements.for_each(|(bytes, value)| *bytes = value.to_le_bytes()),
-            Self::Add => {
-                elements.for_each(|(bytes, value)| *bytes = add_f64(f64::from_le_bytes(*bytes), *value).to_le_bytes());
-            }
+            Self::Store => bytes.copy_from_slice(values),
+            Self::Add => reduce::add_to(dtype, bytes, values),
         }
     }
 }

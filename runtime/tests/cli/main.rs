@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
+mod bench;
 #[path = "../../../actors/tests/notices/cloud.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod cloud;

@@ -15,9 +15,9 @@ pub(crate) enum LogFormat {
 /// What sled says is no news: it takes every new catalogue for one that has lost its configuration.
 const QUIET: &str = "sled::config=error";
 
-/// From now on the log goes to standard error. `RUST_LOG` says what is in it.
-pub(crate) fn start(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+/// From now on the log goes to standard error. `RUST_LOG` says what is in it, or else `level`.
+pub(crate) fn start(format: LogFormat, level: &str) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     // A user who names it, or wants nothing at all, has what they want.
     let named = std::env::var(EnvFilter::DEFAULT_ENV).is_ok_and(|wanted| wanted.contains("sled") || wanted == "off");
     let quiet = QUIET.parse().ok().filter(|_| !named);

@@ -3,6 +3,7 @@
 mod access;
 mod agent;
 mod asking;
+mod bench;
 mod checkpoint;
 mod checkpoints;
 mod coordinator;
@@ -34,7 +35,8 @@ use logging::LogFormat;
     after_help = "On one host:\n  \
         sardana run -n 4 -- ./train          a job with 4 workers\n  \
         sardana status --watch               see it run, from another terminal\n  \
-        sardana drain r2                     let one worker leave\n\n\
+        sardana drain r2                     let one worker leave\n  \
+        sardana bench all-reduce             how fast this machine sums gradients\n\n\
         RUST_LOG sets what is logged, for example RUST_LOG=sardana=debug."
 )]
 struct Cli {
@@ -59,9 +61,30 @@ enum Command {
     Checkpoint(checkpoint::Checkpoint),
     Checkpoints(checkpoints::Checkpoints),
     Data(data::Data),
+    Bench(bench::Bench),
 }
 
 impl Command {
+    /// What is logged of it, unless something else is asked for.
+    const fn log_level(&self) -> &'static str {
+        match self {
+            // Of the jobs that it runs only what goes wrong is of interest.
+            Self::Bench(_) => "warn",
+            Self::Run(_)
+            | Self::Status(_)
+            | Self::Drain(_)
+            | Self::Kill(_)
+            | Self::Scale(_)
+            | Self::Stop(_)
+            | Self::Agent(_)
+            | Self::Invite(_)
+            | Self::Coordinator(_)
+            | Self::Checkpoint(_)
+            | Self::Checkpoints(_)
+            | Self::Data(_) => "info",
+        }
+    }
+
     fn carry_out(self) -> Result<(), Failure> {
         match self {
             Self::Run(run) => run.carry_out(),
@@ -76,6 +99,7 @@ impl Command {
             Self::Coordinator(coordinator) => coordinator.carry_out(),
             Self::Checkpoints(checkpoints) => checkpoints.carry_out(),
             Self::Data(data) => data.carry_out(),
+            Self::Bench(bench) => bench.carry_out(),
         }
     }
 }
@@ -84,7 +108,7 @@ fn main() -> ExitCode {
     let matches = Cli::command().get_matches();
     let word = matches.subcommand_name().unwrap_or_default();
     let Cli { log_format, command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    logging::start(log_format);
+    logging::start(log_format, command.log_level());
     match command.carry_out() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

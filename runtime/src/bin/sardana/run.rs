@@ -87,7 +87,7 @@ enum Link {
 
 impl Linking {
     /// What workers find of it in their environment.
-    pub(crate) fn environment(self) -> Vec<(OsString, OsString)> {
+    pub(crate) fn environment(&self) -> Vec<(OsString, OsString)> {
         match self.link {
             // What is set for this program holds for its workers.
             Link::Auto => Vec::new(),

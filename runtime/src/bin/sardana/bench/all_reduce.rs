@@ -1,0 +1,278 @@
+//! `sardana bench all-reduce`: sums of gradients of many sizes, beside what this machine could do at most.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use bytesize::ByteSize;
+use clap::{Args, ValueEnum};
+use sardana::job::Staffing;
+use sardana::launch::{LaunchConfig, launch};
+use serde_json::json;
+
+use super::exchange::{Exchange, Took};
+use super::limits::Limits;
+use super::plot::svg;
+use crate::ending::{Failure, runtime};
+use crate::run::Linking;
+
+/// Sum gradients of many sizes among workers of this host, and print how long a step takes.
+///
+/// It is a job whose workers do nothing but communicate: real processes, a coordinator, and the same links as in training. A step is one update:
+/// each worker writes its gradient, all are summed, each worker has the sum. The rate is the gradient's bytes over the median step. The limits
+/// are measured beside it: a copy within memory, one from thread to thread through a megabyte that both have, and one over a TCP connection
+/// of this host with itself; `of limit` compares the rate with the second.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    sardana bench all-reduce\n  \
+    sardana bench all-reduce --ranks 4 --sizes 1MiB,64MiB --link quic\n  \
+    sardana bench all-reduce --json | jq '.rows[].median_seconds'\n  \
+    sardana bench all-reduce --svg all-reduce.svg")]
+pub(super) struct AllReduce {
+    /// How many workers.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    ranks: u32,
+    /// Bytes of a gradient: some sizes, or a range, from one to the next four times as large.
+    #[arg(long, value_name = "SIZES", default_value = "4KiB..256MiB")]
+    sizes: Sizes,
+    /// Gradients of each worker in a step: K is so many times the number of workers.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    shards: u32,
+    /// In which order gradients are added: `exact`, by shard, or `fast`, as it suits the ring.
+    #[arg(long, value_enum, default_value_t = Plan::Exact)]
+    plan: Plan,
+    #[command(flatten)]
+    linking: Linking,
+    /// Print JSON, for programs.
+    #[arg(long)]
+    json: bool,
+    /// Draw it as well, into this file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Plan {
+    Exact,
+    Fast,
+}
+
+/// Sizes of gradients, in bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Sizes(Vec<u64>);
+
+/// The least and the most that a gradient may have here.
+const SIZES: (u64, u64) = (4, 4 << 30);
+
+impl FromStr for Sizes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let size = |text: &str| {
+            let parsed = text.trim().parse::<ByteSize>().map(|size| size.as_u64());
+            parsed
+                .ok()
+                .filter(|size| (SIZES.0..=SIZES.1).contains(size))
+                .ok_or_else(|| format!("expected a size from 4B to 4GiB, such as 64KiB, found `{text}`"))
+        };
+        if let Some((from, to)) = text.split_once("..") {
+            let (from, to) = (size(from)?, size(to)?);
+            if from > to {
+                return Err(format!("expected the smaller size first, found `{text}`"));
+            }
+            let sizes = std::iter::successors(Some(from), |size| Some(size * 4));
+            return Ok(Self(sizes.take_while(|&size| size <= to).collect()));
+        }
+        text.split(',').map(size).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// What was measured of one size.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    pub(super) bytes: u64,
+    /// Seconds of a step.
+    median: f64,
+    least: f64,
+    steps: u64,
+    /// Of processors, by all workers, for each 10⁹ bytes of gradients.
+    processor: f64,
+    pub(super) limits: Limits,
+}
+
+impl Row {
+    fn of(bytes: u64, took: &[Took], limits: Limits) -> Self {
+        let mut steps: Vec<f64> = took.iter().flat_map(|took| took.steps.iter().copied()).collect();
+        steps.sort_by(f64::total_cmp);
+        let measured = took.first().map_or(0, |took| took.steps.len() as u64);
+        let processor: f64 = took.iter().map(|took| took.processor).sum();
+        Self {
+            bytes,
+            median: steps.get(steps.len() / 2).copied().unwrap_or(f64::NAN),
+            least: steps.first().copied().unwrap_or(f64::NAN),
+            steps: measured,
+            processor: processor / (bytes as f64 * measured as f64 / 1e9),
+            limits,
+        }
+    }
+
+    /// Bytes a second.
+    pub(super) fn rate(&self) -> f64 {
+        self.bytes as f64 / self.median
+    }
+
+    fn line(&self) -> String {
+        let gigabytes = |rate: f64| format!("{:.2}", rate / 1e9);
+        format!(
+            "{:>9} {:>11} {:>11} {:>7} {:>9.2} {:>9.2} {:>8} {:>8} {:>8}",
+            ByteSize(self.bytes).display().iec().to_string(),
+            time(self.median),
+            time(self.least),
+            gigabytes(self.rate()),
+            self.rate() / self.limits.shared,
+            self.processor,
+            gigabytes(self.limits.memory),
+            gigabytes(self.limits.shared),
+            gigabytes(self.limits.tcp),
+        )
+    }
+
+    fn json(&self) -> serde_json::Value {
+        json!({
+            "bytes": self.bytes,
+            "steps": self.steps,
+            "median_seconds": self.median,
+            "min_seconds": self.least,
+            "bytes_per_second": self.rate(),
+            "processor_seconds_per_gigabyte": self.processor,
+            "limits_bytes_per_second": { "memory": self.limits.memory, "shared": self.limits.shared, "tcp": self.limits.tcp },
+        })
+    }
+}
+
+const HEAD: &str = "     size      median         min    GB/s  of limit  CPU s/GB   memory   shared      TCP";
+
+fn time(seconds: f64) -> String {
+    if seconds < 1e-3 {
+        format!("{:.1} us", seconds * 1e6)
+    } else {
+        format!("{:.2} ms", seconds * 1e3)
+    }
+}
+
+impl AllReduce {
+    pub(super) fn carry_out(self) -> Result<(), Failure> {
+        if !self.json {
+            println!("{}, whole steps; limits in GB/s", self.title());
+            println!("{HEAD}");
+        }
+        let mut rows = Vec::new();
+        for &bytes in &self.sizes.0 {
+            let row = self.measure(bytes)?;
+            if !self.json {
+                println!("{}", row.line());
+            }
+            rows.push(row);
+        }
+        if self.json {
+            let rows: Vec<_> = rows.iter().map(Row::json).collect();
+            println!(
+                "{}",
+                json!({ "ranks": self.ranks, "shards": self.ranks * self.shards, "what": self.title(), "rows": rows })
+            );
+        }
+        if let Some(path) = &self.svg {
+            let picture = svg(&self.title(), &rows).map_err(Failure::Failed)?;
+            let written = std::fs::write(path, picture);
+            written.map_err(|error| Failure::Failed(format!("{} could not be written: {error}", path.display())))?;
+        }
+        Ok(())
+    }
+
+    fn title(&self) -> String {
+        let order = if self.plan == Plan::Fast { "fast" } else { "exact" };
+        format!(
+            "all-reduce of f32, {} ranks, K = {}, {order} order",
+            self.ranks,
+            self.ranks * self.shards
+        )
+    }
+
+    fn measure(&self, bytes: u64) -> Result<Row, Failure> {
+        let folder = tempfile::tempdir().map_err(Failure::failed)?;
+        let exchange = Exchange {
+            bytes,
+            warm_up: WARM_UP,
+            steps: (MOVED / bytes).clamp(STEPS.0, STEPS.1),
+            ranks: self.ranks,
+            shards: self.ranks * self.shards,
+            fast: self.plan == Plan::Fast,
+            folder: folder.path().to_owned(),
+        };
+        let program = std::env::current_exe().map_err(Failure::failed)?;
+        let staffing = Staffing {
+            workers: self.ranks,
+            min: self.ranks,
+            max: self.ranks,
+            restarts: 0,
+            shard_capacity: None,
+            balance: sardana::Balance::Off,
+        };
+        let mut config = LaunchConfig::program(program, exchange.arguments(), staffing);
+        config.environment.extend(self.linking.environment());
+        runtime()?
+            .block_on(async { launch(config).await?.finish(|_, _| {}).await })
+            .map_err(Failure::failed)?;
+        let limits = usize::try_from(bytes)
+            .map_err(Failure::failed)
+            .and_then(|bytes| Limits::measure(bytes).map_err(Failure::failed))?;
+        Ok(Row::of(bytes, &exchange.took()?, limits))
+    }
+}
+
+/// Updates before those that are measured.
+const WARM_UP: u64 = 4;
+
+/// So many bytes of gradients are summed of each size,
+const MOVED: u64 = 8 << 30;
+
+/// in so many steps, at least and at most.
+const STEPS: (u64, u64) = (12, 2_000);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_lists_or_ranges() {
+        let sizes = |text: &str| text.parse::<Sizes>().map(|sizes| sizes.0);
+        assert_eq!(sizes("4KiB..256KiB").unwrap(), [4 << 10, 16 << 10, 64 << 10, 256 << 10]);
+        assert_eq!(sizes("1MiB, 3MB").unwrap(), [1 << 20, 3_000_000]);
+        for wrong in ["", "four", "8MiB..1MiB", "1..8KiB", "5TiB", "1MiB..", "-1"] {
+            let error = sizes(wrong).unwrap_err();
+            assert!(error.contains("expected"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_row_has_the_median_of_all_ranks_and_what_they_cost() {
+        let took = |steps: [f64; 3], processor| Took {
+            steps: steps.to_vec(),
+            processor,
+        };
+        let limits = Limits {
+            memory: 4e9,
+            shared: 2e9,
+            tcp: 1e9,
+        };
+        let row = Row::of(
+            1_000_000_000,
+            &[took([1.0, 2.0, 3.0], 4.0), took([1.5, 2.0, 9.0], 5.0)],
+            limits,
+        );
+        assert_eq!((row.median, row.least, row.steps), (2.0, 1.0, 3));
+        assert_eq!(row.processor, 3.0, "9 s for 3 GB");
+        assert_eq!(row.rate(), 5e8);
+        assert!(row.line().contains("0.25"), "{}", row.line());
+        assert_eq!(row.json()["median_seconds"], 2.0);
+    }
+}

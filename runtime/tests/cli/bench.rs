@@ -1,0 +1,59 @@
+//! `sardana bench`: real workers, and figures that can be.
+
+use super::program::{has, said, sardana};
+
+#[test]
+fn an_all_reduce_is_measured_through_shared_memory_and_over_quic_beside_the_machines_limits() {
+    let folder = tempfile::tempdir().unwrap();
+    let picture = folder.path().join("rates.svg");
+    for link in ["auto", "quic"] {
+        let mut command = sardana(&format!(
+            "bench all-reduce -n 2 --shards 2 --sizes 4KiB,300KiB --link {link} --json --svg"
+        ));
+        let [out, _] = said(command.arg(&picture), 0);
+        let found: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((&found["ranks"], &found["shards"]), (&2.into(), &4.into()), "{found}");
+        let rows = found["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 2, "{found}");
+        for (row, bytes) in rows.iter().zip([4_096, 307_200]) {
+            assert_eq!(row["bytes"], bytes);
+            let number = |name: &str| row[name].as_f64().unwrap();
+            let (least, median) = (number("min_seconds"), number("median_seconds"));
+            assert!(0.0 < least && least <= median, "{row}");
+            assert_eq!(number("bytes_per_second"), f64::from(bytes) / median);
+            let limits = row["limits_bytes_per_second"].as_object().unwrap();
+            assert!(limits.values().all(|limit| limit.as_f64().unwrap() > 0.0), "{row}");
+        }
+    }
+    let drawn = std::fs::read_to_string(&picture).unwrap();
+    has(
+        &drawn,
+        &[
+            "<svg",
+            "all-reduce of f32, 2 ranks, K = 4, exact order",
+            "TCP within the host",
+        ],
+    );
+}
+
+#[test]
+fn a_table_is_printed_line_by_line() {
+    let [out, _] = said(&mut sardana("bench all-reduce -n 1 --sizes 64KiB --plan fast"), 0);
+    has(&out, &["1 ranks, K = 1, fast order", "median", "of limit", "64.0 KiB"]);
+    assert_eq!(out.lines().count(), 3);
+}
+
+#[test]
+fn sizes_that_cannot_be_are_said_with_what_was_expected() {
+    for wrong in ["nothing", "2MiB..1MiB", "9TiB"] {
+        let [_, err] = said(&mut sardana(&format!("bench all-reduce --sizes {wrong}")), 2);
+        has(&err, &["expected", wrong]);
+    }
+    has(
+        &said(
+            &mut sardana("bench rank --bytes 4 --warm-up 1 --steps 1 --ranks 1 --shards 1 --folder x"),
+            2,
+        )[1],
+        &["all-reduce"],
+    );
+}
