@@ -4,18 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use quinn::RecvStream;
 use sardana_net::quic::ConnectError;
 use sardana_net::wire::{FrameError, read_frame, write_frame};
+use sardana_protocol::limits::LINK_DEADLINE;
 use sardana_protocol::messages::{MemberAddress, Trailer};
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Step, WorkerId};
 use sardana_storage::manifest::MANIFEST_BYTES;
 use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
 
 use super::Peers;
 use super::limits::STREAM_HELLO_BYTES;
+use super::load::{InMemory, Load, Ticket};
 use crate::fault::{self, Point};
 
 /// What is asked for. [`Answer`] comes back.
@@ -46,6 +48,22 @@ impl fmt::Display for Request {
             }
         }
     }
+}
+
+/// A request as it is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Asking {
+    pub(super) request: Request,
+    /// What follows the answer may come through memory, if both are on one host.
+    pub(super) ticket: Option<Ticket>,
+}
+
+/// An answer as it is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Answered {
+    pub(super) answer: Answer,
+    /// What follows comes through memory, and the link for it is made.
+    pub(super) in_memory: bool,
 }
 
 /// How long an answer may take.
@@ -190,7 +208,7 @@ impl Peers {
         expected: usize,
     ) -> Result<FollowedSum, FetchError> {
         let donor = member.worker;
-        let (answer, mut stream) = self.ask(member, request).await?;
+        let (answer, mut load) = self.ask(member, request).await?;
         let Answer::Sum {
             bytes,
             hash,
@@ -202,7 +220,7 @@ impl Peers {
         };
         check_length(donor, expected, bytes)?;
         let mut data = vec![0; expected];
-        self.receive(donor, &mut stream, &mut data).await?;
+        self.receive(donor, &mut load, &mut data).await?;
         let hashed = self.environment.blocking(move || (StateHash::of(&data), data)).await;
         let (found, bytes) = hashed.ok_or_else(|| ending(donor))?;
         check_hash(donor, hash, found)?;
@@ -233,21 +251,8 @@ impl Peers {
     }
 
     /// Receives as many bytes as `into` has.
-    pub(super) async fn receive(&self, donor: WorkerId, stream: &mut RecvStream, into: &mut [u8]) -> Result<(), FetchError> {
-        let (mut come, expected) = (0, into.len());
-        while come < expected {
-            let reason = match stream.read(&mut into[come..]).await {
-                Ok(Some(more)) => {
-                    come += more;
-                    self.keeper.moved(more);
-                    continue;
-                }
-                Ok(None) => format!("expected {expected} bytes, {come} came"),
-                Err(error) => error.to_string(),
-            };
-            return Err(FetchError::Broken { donor, reason });
-        }
-        Ok(())
+    pub(super) async fn receive(&self, donor: WorkerId, load: &mut Load, into: &mut [u8]) -> Result<(), FetchError> {
+        load.receive(donor, into, |bytes| self.keeper.moved(bytes)).await
     }
 
     /// Receives a share of the snapshot at `step` into `into`, which is as long as it. Returns the hash that the donor says it has;
@@ -259,25 +264,25 @@ impl Peers {
         share: Share,
         into: &mut [u8],
     ) -> Result<StateHash, FetchError> {
-        let (hash, mut stream) = self.open_share(member, Request::Share { step, share }, into.len()).await?;
-        self.receive(member.worker, &mut stream, into).await?;
+        let (hash, mut load) = self.open_share(member, Request::Share { step, share }, into.len()).await?;
+        self.receive(member.worker, &mut load, into).await?;
         Ok(hash)
     }
 
-    /// Asks for a share of `expected` bytes, which follow on the stream. With the hash that the donor says it has.
+    /// Asks for a share of `expected` bytes, which follow. With the hash that the donor says it has.
     pub(super) async fn open_share(
         self: &Arc<Self>,
         member: MemberAddress,
         request: Request,
         expected: usize,
-    ) -> Result<(StateHash, RecvStream), FetchError> {
+    ) -> Result<(StateHash, Load), FetchError> {
         let donor = member.worker;
-        let (answer, stream) = self.ask(member, request).await?;
+        let (answer, load) = self.ask(member, request).await?;
         let Answer::Share { bytes, hash } = answer else {
             return Err(no_load(donor, request, answer));
         };
         check_length(donor, expected, bytes)?;
-        Ok((hash, stream))
+        Ok((hash, load))
     }
 
     /// The bytes of a manifest.
@@ -287,7 +292,7 @@ impl Peers {
         request: Request,
     ) -> Result<Vec<u8>, FetchError> {
         let donor = member.worker;
-        let (answer, mut stream) = self.ask(member, request).await?;
+        let (answer, load) = self.ask(member, request).await?;
         let Answer::Manifest { bytes } = answer else {
             return Err(no_load(donor, request, answer));
         };
@@ -297,17 +302,19 @@ impl Peers {
             reason: format!("it offers a manifest of {bytes} bytes, and one has at most {MANIFEST_BYTES}"),
         })?;
         // Memory only for what comes.
-        let whole = stream.read_to_end(length).await;
-        let whole = whole.ok().filter(|whole| whole.len() == length);
+        let whole = load.read_to_end(length).await;
+        let whole = whole.filter(|whole| whole.len() == length);
         whole.ok_or_else(|| FetchError::Broken {
             donor,
             reason: format!("not all {length} bytes of a manifest came"),
         })
     }
 
-    /// Asks, and waits for the answer; what it speaks of follows on the stream. Dropped, the donor is told to stop.
-    async fn ask(self: &Arc<Self>, member: MemberAddress, request: Request) -> Result<(Answer, RecvStream), FetchError> {
+    /// Asks, and waits for the answer, and for what it speaks of. Dropped, the donor is told to stop.
+    async fn ask(self: &Arc<Self>, member: MemberAddress, request: Request) -> Result<(Answer, Load), FetchError> {
         let donor = member.worker;
+        let expected = self.near.then(|| self.loads.expect(donor));
+        let ticket = expected.as_ref().map(|expected| expected.ticket);
         let frame = |source| FetchError::Frame { donor, source };
         let connection = self
             .dial(member)
@@ -317,7 +324,7 @@ impl Peers {
             .open_bi()
             .await
             .map_err(|error| frame(FrameError::Connection(error)))?;
-        match write_frame(&mut send, &request, STREAM_HELLO_BYTES).await {
+        match write_frame(&mut send, &Asking { request, ticket }, STREAM_HELLO_BYTES).await {
             // A donor that stops the stream has answered, which reading tells.
             Ok(()) | Err(FrameError::Stream { .. }) => {}
             Err(error) => return Err(frame(error)),
@@ -329,12 +336,21 @@ impl Peers {
             Request::Sum { step, when: When::Soon } => fault::reached(Point::Following, step),
             Request::Sum { when: When::Now, .. } | Request::Lent { .. } | Request::LentManifest { .. } => {}
         }
-        let answer = read_frame::<Answer>(&mut receive, STREAM_HELLO_BYTES).await.map_err(frame)?;
-        let answer = answer.ok_or_else(|| FetchError::Broken {
+        let answered = read_frame::<Answered>(&mut receive, STREAM_HELLO_BYTES)
+            .await
+            .map_err(frame)?;
+        let broken = |reason: &str| FetchError::Broken {
             donor,
-            reason: "it gave no answer".to_owned(),
-        })?;
-        Ok((answer, receive))
+            reason: reason.to_owned(),
+        };
+        let Answered { answer, in_memory } = answered.ok_or_else(|| broken("it gave no answer"))?;
+        if !in_memory {
+            return Ok((answer, Load::OnStream(receive)));
+        }
+        let expected = expected.ok_or_else(|| broken("it answers through memory, which it was not offered"))?;
+        let link = timeout(LINK_DEADLINE, expected.link()).await.ok().flatten();
+        let link = link.ok_or_else(|| broken("it answers through memory, and made no link for that"))?;
+        Ok((answer, Load::InMemory(InMemory::new(receive, link))))
     }
 }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use quinn::{RecvStream, SendStream};
+use quinn::SendStream;
 use sardana_net::wire::FrameError;
 use sardana_protocol::checkpoint::{Manifest, ManifestKey};
 use sardana_protocol::messages::MemberAddress;
@@ -16,6 +16,7 @@ use sardana_protocol::words::{Generation, Step, WorkerId};
 use sardana_storage::manifest;
 
 use super::fetch::{FetchError, Request, ending};
+use super::load::Load;
 use super::{PeerGroup, Peers};
 use crate::fault::{self, Point};
 
@@ -128,13 +129,13 @@ enum Next {
 pub(crate) struct Borrowing {
     peers: Arc<Peers>,
     donor: WorkerId,
-    stream: RecvStream,
+    load: Load,
 }
 
 impl Borrowing {
     /// The next bytes of it, as many as `into` has.
     pub(crate) async fn next(&mut self, into: &mut [u8]) -> Result<(), FetchError> {
-        self.peers.receive(self.donor, &mut self.stream, into).await
+        self.peers.receive(self.donor, &mut self.load, into).await
     }
 }
 
@@ -250,10 +251,10 @@ impl Peers {
         expected: usize,
     ) -> Result<Borrowing, FetchError> {
         let request = Request::Lent { generation, step, share };
-        let (_, stream) = self.open_share(member, request, expected).await?;
+        let (_, load) = self.open_share(member, request, expected).await?;
         let donor = member.worker;
         let peers = Arc::clone(self);
-        Ok(Borrowing { peers, donor, stream })
+        Ok(Borrowing { peers, donor, load })
     }
 
     /// The manifest `key`, from a member that reads the checkpoint for `generation`.

@@ -26,6 +26,9 @@ pub const NEAR_GREETINGS: usize = 64;
 /// So long a worker rests after it could not take in a worker of this host, for want of descriptors: while it does, links are made over QUIC.
 pub const NEAR_REST: Duration = Duration::from_millis(100);
 
+/// What follows an answer goes through memory only if it is as much as this: for less, making the link takes longer than sending.
+pub const NEAR_LEAST_BYTES: usize = 1 << 20;
+
 /// Most links of one worker, of generations not yet known, that are kept until their `Form` comes: as many as it may have on one connection.
 /// Further ones are refused, and their sender tries again with the next generation. What they have sent unread is within its connections'
 /// windows.

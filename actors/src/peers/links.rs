@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Peers;
 use super::limits::{DOUBT_AFTER, FAILURES_TOGETHER, STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE};
+use super::near::Carries;
 use super::table::{Arrival, LinkKey, Slot};
 
 /// First message on a link's stream, from the worker that will send on it. Nothing comes back.
@@ -204,7 +205,8 @@ impl Peers {
             .connection(peer)
             .await
             .map_err(|source| LinkingError::Connect { peer: worker, source })?;
-        if let Some(sender) = self.open_near(key, peer, &connection).await {
+        let place = (worker, peer.address.port());
+        if let Some(sender) = self.open_near(Carries::Link(key), place, &connection).await {
             return Ok(sender);
         }
         let stream = |source| LinkingError::Stream { peer: worker, source };

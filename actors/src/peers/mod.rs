@@ -12,6 +12,7 @@ mod keeper;
 mod lend;
 pub mod limits;
 mod links;
+mod load;
 #[cfg_attr(not(target_os = "linux"), path = "no_near.rs")]
 mod near;
 mod serve;
@@ -44,6 +45,7 @@ pub use keeper::{Keeper, OutgoingShare, OutgoingSum};
 use lend::Lent;
 pub(crate) use lend::{PutError, Reading};
 pub use links::LinkingError;
+use load::Loads;
 use near::Listening;
 use table::LinkTable;
 
@@ -71,6 +73,7 @@ pub struct Peers {
     own: WorkerId,
     slots: Mutex<BTreeMap<WorkerId, Arc<Slot>>>,
     table: LinkTable,
+    loads: Loads,
     /// Links to workers of this host go through shared memory.
     near: bool,
     access: AccessList,
@@ -169,6 +172,7 @@ impl Peers {
             endpoint,
             slots: Mutex::new(BTreeMap::new()),
             table: LinkTable::default(),
+            loads: Loads::default(),
             near,
             access: AccessList::default(),
             lent: Watched::default(),

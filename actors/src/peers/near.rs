@@ -21,7 +21,6 @@ use rustix::process::geteuid;
 use sardana_collectives::links::{LinkReceiver, LinkSender, SharedMemory};
 use sardana_net::log::refused;
 use sardana_protocol::codec::{decode, encode};
-use sardana_protocol::messages::MemberAddress;
 use sardana_protocol::words::{JobId, WorkerId};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
@@ -31,12 +30,22 @@ use tokio::time::{sleep, timeout};
 
 use super::Peers;
 use super::limits::{NEAR_GREETINGS, NEAR_REST, STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE};
+use super::load::Ticket;
 use super::table::LinkKey;
+
+/// What passes through memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Carries {
+    /// A link of a ring.
+    Link(LinkKey),
+    /// What follows an answer.
+    Load(Ticket),
+}
 
 /// First message, from the worker that will send, together with the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct NearHello {
-    pub(super) key: LinkKey,
+    pub(super) carries: Carries,
     pub(super) from: WorkerId,
     pub(super) proof: Proof,
 }
@@ -119,9 +128,9 @@ fn reach(job: JobId, worker: WorkerId, port: u16) -> io::Result<UnixStream> {
 }
 
 impl Proofs {
-    /// Of the link `key` that `from` sends on, over this connection.
-    fn of(connection: &Connection, key: LinkKey, from: WorkerId) -> Option<Self> {
-        let context = encode(&(key, from), STREAM_HELLO_BYTES).ok()?;
+    /// Of the link that carries this, and that `from` sends on, beside this connection.
+    fn of(connection: &Connection, carries: Carries, from: WorkerId) -> Option<Self> {
+        let context = encode(&(carries, from), STREAM_HELLO_BYTES).ok()?;
         let proof = |label: &[u8]| {
             let mut proof = Proof::default();
             connection.export_keying_material(&mut proof, label, &context).ok()?;
@@ -140,27 +149,32 @@ fn same(one: Proof, other: Proof) -> bool {
 }
 
 impl Peers {
-    /// A link to `peer`, if that is a worker of this host.
-    pub(super) async fn open_near(&self, key: LinkKey, peer: MemberAddress, connection: &Connection) -> Option<LinkSender> {
+    /// A link to `peer`, if that is a worker of this host; it has this connection with it, and listens at this port.
+    pub(super) async fn open_near(
+        &self,
+        carries: Carries,
+        (peer, port): (WorkerId, u16),
+        connection: &Connection,
+    ) -> Option<LinkSender> {
         if !self.near {
             return None;
         }
-        let mut socket = reach(self.credentials.job(), peer.worker, peer.address.port()).ok()?;
-        match self.greet(key, &mut socket, connection).await {
+        let mut socket = reach(self.credentials.job(), peer, port).ok()?;
+        match self.greet(carries, &mut socket, connection).await {
             Ok(memory) => Some(LinkSender::shared_memory(memory, socket)),
             Err(error) => {
-                tracing::debug!(peer = %peer.worker, %error, "a link could not be made through shared memory, and is made over QUIC");
+                tracing::debug!(%peer, %error, "a link could not be made through shared memory, and is made over QUIC");
                 None
             }
         }
     }
 
-    async fn greet(&self, key: LinkKey, socket: &mut UnixStream, connection: &Connection) -> io::Result<SharedMemory> {
+    async fn greet(&self, carries: Carries, socket: &mut UnixStream, connection: &Connection) -> io::Result<SharedMemory> {
         let proofs =
-            Proofs::of(connection, key, self.own).ok_or_else(|| io::Error::other("the connection has no secret"))?;
+            Proofs::of(connection, carries, self.own).ok_or_else(|| io::Error::other("the connection has no secret"))?;
         let (memory, shared) = SharedMemory::create()?;
         let hello = NearHello {
-            key,
+            carries,
             from: self.own,
             proof: proofs.sender,
         };
@@ -185,11 +199,11 @@ impl Peers {
         }
         let (hello, memory) = socket.async_io(Interest::READABLE, || receive(&socket)).await?;
         let hello: NearHello = decode(&hello, STREAM_HELLO_BYTES).map_err(io::Error::other)?;
-        let NearHello { key, from, proof } = hello;
+        let NearHello { carries, from, proof } = hello;
         // The connection that the proof is of may not have been taken in yet.
         let slot = self.slot(from);
         let proves = |connection: &Connection| {
-            let proofs = Proofs::of(connection, key, from)?;
+            let proofs = Proofs::of(connection, carries, from)?;
             same(proof, proofs.sender).then_some(proofs.receiver)
         };
         let proven = slot
@@ -204,7 +218,11 @@ impl Peers {
         };
         let memory = SharedMemory::open(&memory)?;
         socket.write_all(&answer).await?;
-        self.arrived(key, from, LinkReceiver::shared_memory(memory, socket));
+        let link = LinkReceiver::shared_memory(memory, socket);
+        match carries {
+            Carries::Link(key) => self.arrived(key, from, link),
+            Carries::Load(ticket) => self.loads.arrive(ticket, from, link),
+        }
         Ok(())
     }
 }

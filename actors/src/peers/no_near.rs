@@ -4,11 +4,18 @@ use std::sync::Arc;
 
 use quinn::{Connection, Endpoint};
 use sardana_collectives::links::LinkSender;
-use sardana_protocol::messages::MemberAddress;
 use sardana_protocol::words::{JobId, WorkerId};
 
 use super::Peers;
+use super::load::Ticket;
 use super::table::LinkKey;
+
+/// What would pass through memory.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Carries {
+    Link(#[expect(dead_code, reason = "there is no such link")] LinkKey),
+    Load(#[expect(dead_code, reason = "there is no such link")] Ticket),
+}
 
 /// Nothing that could be listened at.
 #[derive(Debug, Default)]
@@ -26,7 +33,7 @@ impl Listening {
 }
 
 impl Peers {
-    pub(super) async fn open_near(&self, _: LinkKey, _: MemberAddress, _: &Connection) -> Option<LinkSender> {
+    pub(super) async fn open_near(&self, _: Carries, _: (WorkerId, u16), _: &Connection) -> Option<LinkSender> {
         debug_assert!(!self.near || cfg!(not(target_os = "linux")));
         None
     }

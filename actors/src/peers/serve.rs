@@ -13,8 +13,10 @@ use sardana_protocol::words::{Generation, Step, WorkerId};
 use sardana_storage::manifest;
 use tokio::time::timeout;
 
-use super::fetch::{Answer, Request, When};
-use super::limits::{STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE, TRANSFER_PRIORITY};
+use super::fetch::{Answer, Answered, Asking, Request, When};
+use super::limits::{NEAR_LEAST_BYTES, STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE, TRANSFER_PRIORITY};
+use super::load::{self, Ticket};
+use super::near::Carries;
 use super::{OutgoingShare, OutgoingSum, Peers};
 use crate::fault::{self, Point};
 
@@ -33,30 +35,35 @@ impl Peers {
     /// Serves what `peer` asks for, until its connection breaks.
     pub(super) async fn serve_fetches(self: Arc<Self>, peer: WorkerId, connection: Connection) {
         while let Ok((send, receive)) = connection.accept_bi().await {
-            let peers = Arc::clone(&self);
+            let (peers, connection) = (Arc::clone(&self), connection.clone());
             tokio::spawn(async move {
-                if let Err(error) = peers.serve_fetch(peer, send, receive).await {
+                if let Err(error) = peers.serve_fetch((peer, connection), send, receive).await {
                     bounded!(info, %peer, %error, "a transfer to another worker failed");
                 }
             });
         }
     }
 
-    async fn serve_fetch(&self, peer: WorkerId, mut send: SendStream, mut receive: RecvStream) -> Result<(), FrameError> {
-        let request = timeout(STREAM_HELLO_DEADLINE, read_frame::<Request>(&mut receive, STREAM_HELLO_BYTES));
-        let Ok(Some(request)) = request.await.unwrap_or(Ok(None)) else {
+    async fn serve_fetch(
+        &self,
+        (peer, connection): (WorkerId, Connection),
+        mut send: SendStream,
+        mut receive: RecvStream,
+    ) -> Result<(), FrameError> {
+        let asking = timeout(STREAM_HELLO_DEADLINE, read_frame::<Asking>(&mut receive, STREAM_HELLO_BYTES));
+        let Ok(Some(Asking { request, ticket })) = asking.await.unwrap_or(Ok(None)) else {
             return Ok(());
         };
         // Its orders may have reached it before ours have reached us.
         if timeout(NAMING_DEADLINE, self.access.named(peer)).await.is_err() {
             refused!(%peer, asked = %request, "a worker asked for bytes, and is not named to this one");
-            write_frame(&mut send, &Answer::NotNamed, STREAM_HELLO_BYTES).await?;
+            answer(&mut send, Answer::NotNamed, false).await?;
             return delivered(&mut send).await;
         }
         let given_up = send.stopped();
         let outcome = tokio::select! {
             biased;
-            outcome = self.answer(request, &mut send) => outcome,
+            outcome = self.answer(request, ticket.map(|ticket| (ticket, peer, &connection)), &mut send) => outcome,
             _ = given_up => Ok(()),
             () = self.access.revoked(peer) => {
                 refused!(at info, %peer, asked = %request, "a worker is no longer named: its transfer ends");
@@ -68,10 +75,16 @@ impl Peers {
         outcome
     }
 
-    async fn answer(&self, request: Request, send: &mut SendStream) -> Result<(), FrameError> {
+    /// What is large goes through memory, if the worker that asks has a ticket for that, and is on this host.
+    async fn answer(
+        &self,
+        request: Request,
+        near: Option<(Ticket, WorkerId, &Connection)>,
+        send: &mut SendStream,
+    ) -> Result<(), FrameError> {
         // Rings over the same connection go first. It fails only for a stream that has ended, and then all that follows does.
         let _ = send.set_priority(TRANSFER_PRIORITY);
-        let (answer, load) = match request {
+        let (told, load) = match request {
             Request::Share { step, share } => self.loaded(self.share(step, share).await, step),
             Request::Lent { generation, step, share } => return self.give_lent(generation, (step, share), send).await,
             Request::LentManifest { generation, .. } => return self.give_manifest(generation, send).await,
@@ -82,7 +95,7 @@ impl Peers {
                     let Some(hash) = self.environment.blocking(move || sum.hash()).await else {
                         return Ok(());
                     };
-                    let answer = Answer::Sum {
+                    let told = Answer::Sum {
                         bytes: bytes.len() as u64,
                         hash,
                         trailer,
@@ -93,15 +106,31 @@ impl Peers {
                         point: Point::ServingSum,
                         step,
                     };
-                    (answer, Some(load))
+                    (told, Some(load))
                 }
                 None => (self.not_here(), None),
             },
         };
-        write_frame(send, &answer, STREAM_HELLO_BYTES).await?;
+        let large = near.filter(|_| load.as_ref().is_some_and(|load| load.bytes.len() >= NEAR_LEAST_BYTES));
+        let link = match large {
+            Some((ticket, peer, connection)) => {
+                let place = (peer, connection.remote_address().port());
+                self.open_near(Carries::Load(ticket), place, connection).await
+            }
+            None => None,
+        };
+        answer(send, told, link.is_some()).await?;
         if let Some(Load { bytes, point, step }) = load {
             fault::reached(point, step);
-            send.write_chunk(bytes).await?;
+            match link {
+                Some(link) => {
+                    if let Err(error) = load::send(link, &bytes).await {
+                        bounded!(info, %error, "a transfer through memory failed");
+                        return Ok(());
+                    }
+                }
+                None => send.write_chunk(bytes).await?,
+            }
         }
         delivered(send).await
     }
@@ -114,10 +143,10 @@ impl Peers {
         send: &mut SendStream,
     ) -> Result<(), FrameError> {
         let Some((bytes, hash)) = self.lent(generation, share).await else {
-            write_frame(send, &self.not_here(), STREAM_HELLO_BYTES).await?;
+            answer(send, self.not_here(), false).await?;
             return delivered(send).await;
         };
-        write_frame(send, &Answer::Share { bytes, hash }, STREAM_HELLO_BYTES).await?;
+        answer(send, Answer::Share { bytes, hash }, false).await?;
         fault::reached(Point::ServingShare, step);
         if self.send_lent((generation, step), send).await? {
             return delivered(send).await;
@@ -128,7 +157,7 @@ impl Peers {
     /// Gives the manifest of the checkpoint that this worker reads.
     async fn give_manifest(&self, generation: Generation, send: &mut SendStream) -> Result<(), FrameError> {
         let Some(manifest) = self.lent_manifest(generation).await else {
-            write_frame(send, &self.not_here(), STREAM_HELLO_BYTES).await?;
+            answer(send, self.not_here(), false).await?;
             return delivered(send).await;
         };
         // It was decoded from these bytes.
@@ -136,7 +165,7 @@ impl Peers {
             return Ok(());
         };
         let bytes = encoded.len() as u64;
-        write_frame(send, &Answer::Manifest { bytes }, STREAM_HELLO_BYTES).await?;
+        answer(send, Answer::Manifest { bytes }, false).await?;
         send.write_chunk(encoded.into()).await?;
         delivered(send).await
     }
@@ -183,6 +212,10 @@ impl Peers {
             stands_at: self.keeper.step(),
         }
     }
+}
+
+async fn answer(send: &mut SendStream, answer: Answer, in_memory: bool) -> Result<(), FrameError> {
+    write_frame(send, &Answered { answer, in_memory }, STREAM_HELLO_BYTES).await
 }
 
 /// Ends the stream, and waits until the other end has all of it, or wants no more.

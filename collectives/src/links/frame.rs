@@ -61,6 +61,9 @@ pub enum FrameKind {
     /// The orders for the boundary.
     #[strum(to_string = "a trailer")]
     Trailer = 3,
+    /// A part of what another worker asked for.
+    #[strum(to_string = "a part of a transfer")]
+    Load = 4,
 }
 
 /// One of a generation's two plans, and its number in a header.

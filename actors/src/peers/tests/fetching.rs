@@ -12,24 +12,24 @@ use super::following::{alone, train};
 use super::{FetchError, PeerGroup, Ring, pieces, soon, until, workers_with};
 use crate::worker::{StepDriver, Task};
 
-/// Trains `driver` alone for one step, and then copies states when asked.
-fn donate(driver: &Arc<StepDriver>, ring: &Ring) -> std::thread::JoinHandle<()> {
+/// Trains `driver` alone for one step, and then gives this state when asked.
+pub(super) fn donate(driver: &Arc<StepDriver>, ring: &Ring, state: Bytes) -> std::thread::JoinHandle<()> {
     alone(driver, ring);
     let driver = Arc::clone(driver);
     std::thread::spawn(move || {
         train(&driver);
         // The step after is never summed.
-        serve(&driver);
+        serve(&driver, &state);
     })
 }
 
 /// Copies states until the end; other tasks are dropped.
-fn serve(driver: &StepDriver) {
+fn serve(driver: &StepDriver, state: &Bytes) {
     loop {
         match driver.next() {
             Task::Copy { shares, reply, .. } => {
                 assert_eq!(shares, [Share::WHOLE]);
-                reply.send(vec![Bytes::from_static(b"the state at step 1")]).unwrap();
+                reply.send(vec![state.clone()]).unwrap();
             }
             Task::End => return,
             Task::Gradient { .. } => {}
@@ -48,7 +48,7 @@ async fn sums_and_states_are_fetched_or_it_is_said_why_not() {
     workers[0].name(PeerGroup::Present, [WorkerId::new(1), WorkerId::new(2)]);
     let donor = ring.members[0];
     let driver = &workers[0].driver;
-    let training = donate(driver, &ring);
+    let training = donate(driver, &ring, Bytes::from_static(b"the state at step 1"));
     until(|| driver.sum_of(Step::ZERO).is_some() && driver.read(Member::step) == Step::new(1)).await;
 
     let bytes = driver.layout().bytes();

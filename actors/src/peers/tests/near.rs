@@ -3,12 +3,19 @@
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener as StdListener, UnixStream as StdStream};
 
+use bytes::Bytes;
+use sardana_collectives::limits::CHUNK_BYTES;
 use sardana_collectives::links::SharedMemory;
+use sardana_protocol::member::Member;
+use sardana_protocol::snapshot::Share;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
+use super::fetching::donate;
 use super::*;
-use crate::peers::near::{NearHello, encoded, send};
+use crate::peers::fetch::Request;
+use crate::peers::load::Load;
+use crate::peers::near::{Carries, NearHello, encoded, send};
 
 /// Where a worker would be met.
 fn address_of(peers: &Peers) -> UnixAddress {
@@ -48,7 +55,7 @@ async fn a_process_without_a_secret_of_the_connection_gets_no_link_in() {
     workers[0].dial(ring.members[1]).await.unwrap();
     let (key, from) = link_to(&ring, 1);
     let hello = NearHello {
-        key,
+        carries: Carries::Link(key),
         from,
         proof: [7; 32],
     };
@@ -61,6 +68,75 @@ async fn a_process_without_a_secret_of_the_connection_gets_no_link_in() {
     soon(stranger.read_to_end(&mut answer)).await.unwrap();
     assert_eq!(answer, [0; 0], "nothing is proved to it");
     assert_eq!(workers[1].table.parked(), 0);
+}
+
+/// Three pieces, and a state that is cut into them.
+fn large() -> (Arc<StatePieces>, Bytes) {
+    let pieces = StatePieces::new([1 << 20, 1 << 20, 77_777]);
+    let state: Vec<u8> = (0..pieces.bytes()).map(|at| (at * 31 % 251) as u8).collect();
+    (Arc::new(pieces), state.into())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_large_state_is_had_through_memory_within_a_host_and_over_quic_where_that_is_wanted() {
+    for links in [LinkChoice::Auto, LinkChoice::Quic] {
+        let (pieces, state) = large();
+        let (workers, ring) = workers_linked(2, links, |_| Arc::clone(&pieces));
+        workers[0].name(PeerGroup::Present, [WorkerId::new(1)]);
+        let (donor, driver) = (ring.members[0], &workers[0].driver);
+        let training = donate(driver, &ring, state.clone());
+        until(|| driver.read(Member::step) == Step::new(1)).await;
+        let (step, share) = (Step::new(1), Share::WHOLE);
+        let opened = workers[1]
+            .open_share(donor, Request::Share { step, share }, state.len())
+            .await;
+        let (_, load) = opened.unwrap();
+        assert_eq!(matches!(load, Load::InMemory(..)), links == LinkChoice::Auto);
+        // A transfer that is given up keeps none from the next.
+        drop(load);
+        let before = workers[1].moved_so_far();
+        let found = soon(workers[1].fetch_state(donor, step)).await.unwrap();
+        assert!(found == state);
+        assert_eq!(
+            workers[1].moved_so_far() - before,
+            2 * state.len() as u64,
+            "fetched, and hashed"
+        );
+        assert_eq!(workers[1].loads.waiting(), 0);
+        driver.end();
+        training.join().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_transfer_through_memory_ends_with_its_donor_and_when_it_is_no_longer_named() {
+    for closes in [true, false] {
+        let (pieces, state) = large();
+        let (workers, ring) = workers_linked(2, LinkChoice::Auto, |_| Arc::clone(&pieces));
+        workers[0].name(PeerGroup::Present, [WorkerId::new(1)]);
+        let (donor, driver) = (ring.members[0], &workers[0].driver);
+        let training = donate(driver, &ring, state.clone());
+        until(|| driver.read(Member::step) == Step::new(1)).await;
+        let (step, share) = (Step::new(1), Share::WHOLE);
+        let opened = workers[1]
+            .open_share(donor, Request::Share { step, share }, state.len())
+            .await;
+        let (_, mut load) = opened.unwrap();
+        let mut some = vec![0; CHUNK_BYTES];
+        load.receive(donor.worker, &mut some, |_| ()).await.unwrap();
+        assert!(some == state[..CHUNK_BYTES]);
+        if closes {
+            workers[0].close("it ends").await;
+        } else {
+            workers[0].name(PeerGroup::Present, []);
+        }
+        // What was on its way comes, and then the end.
+        let mut rest = vec![0; state.len()];
+        let error = soon(load.receive(donor.worker, &mut rest, |_| ())).await.unwrap_err();
+        assert!(matches!(error, FetchError::Broken { .. }), "{error}");
+        driver.end();
+        training.join().unwrap();
+    }
 }
 
 #[tokio::test]
@@ -102,6 +178,8 @@ async fn a_process_that_sits_at_a_workers_name_is_found_out() {
         socket.try_write(&[7; 32]).unwrap();
         socket
     });
-    assert!(sender.open_near(key, impostor, &connection).await.is_none());
+    let place = (impostor.worker, impostor.address.port());
+    let opened = sender.open_near(Carries::Link(key), place, &connection).await;
+    assert!(opened.is_none());
     drop(answering.await.unwrap());
 }
