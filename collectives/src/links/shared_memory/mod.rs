@@ -11,6 +11,7 @@ mod tests;
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::thread;
 use std::time::Instant;
 
 use tokio::net::UnixStream;
@@ -162,7 +163,8 @@ async fn wait(
     let began = Instant::now();
     while !ready()? {
         if began.elapsed() < LOOK_AGAIN {
-            // This rank's other links, and what comes over the network, have their turn.
+            // Where ranks share a processor, the one that this one waits for has its turn; and then this rank's other links.
+            thread::yield_now();
             yield_now().await;
             continue;
         }

@@ -14,6 +14,9 @@ const CHUNK: usize = 128 << 10;
 /// Places for them.
 const SLOTS: usize = 8;
 
+/// Fewer bytes are not measured.
+const LEAST_BYTES: usize = 1 << 20;
+
 /// For how long each is measured, at least.
 const LEAST: Duration = Duration::from_millis(150);
 
@@ -29,11 +32,12 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// For buffers of so many bytes.
+    /// For buffers of so many bytes, but no less than a megabyte: with less it is the hand-over that takes the time.
     ///
     /// # Errors
     /// When this host has no loopback.
     pub(super) fn measure(bytes: usize) -> io::Result<Self> {
+        let bytes = bytes.max(LEAST_BYTES);
         Ok(Self {
             memory: copied(bytes),
             shared: shared(bytes),
@@ -163,7 +167,7 @@ mod tests {
 
     #[test]
     fn all_are_measured_for_small_and_odd_sizes() {
-        for bytes in [1, 4_096, CHUNK + 1, 3 << 20] {
+        for bytes in [1, (8 * CHUNK) + 1, 3 << 20] {
             let Limits { memory, shared, tcp } = Limits::measure(bytes).unwrap();
             assert!(memory > 0.0 && shared > 0.0 && tcp > 0.0, "{bytes}: {memory} {shared} {tcp}");
         }
