@@ -16,7 +16,7 @@ pub mod pass;
 mod stack;
 
 pub use builder::{Builder, Running};
-pub use layers::{AvgPool2d, BatchNorm2d, Conv2d, Dropout, GroupNorm, LayerNorm, MaxPool2d};
+pub use layers::{AvgPool2d, BatchNorm2d, Conv2d, Dropout, GroupNorm, LayerNorm, Linear, MaxPool2d};
 pub use loss::{CrossEntropy, Loss, SquaredError};
 pub use net::{Net, build};
 pub use pass::{Pass, Statistic};

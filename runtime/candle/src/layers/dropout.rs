@@ -1,10 +1,16 @@
 //! Dropout whose masks depend on the seed, the step, the shard and the layer alone (Srivastava et al.: "Dropout: a simple way to
 //! prevent neural networks from overfitting", 2014). candle's draws from a generator that cannot be seeded.
 
-use candle_core::{DType, Result, Tensor, WithDType, bail};
+use std::iter::zip;
+
+use candle_core::backend::BackendStorage;
+use candle_core::{CpuStorage, CustomOp1, DType, Layout, Result, Shape, Tensor, WithDType, bail};
 use candle_nn::ModuleT;
 
+use super::values::{Reading, Real, by_dtype, values};
 use crate::{Builder, Pass};
+
+const NAME: &str = "Dropout";
 
 /// Sets each value to 0 with a fixed probability in training, and divides the others by the probability to be kept; otherwise does
 /// nothing.
@@ -34,16 +40,12 @@ impl Dropout {
         })
     }
 
-    /// A mask of this shape: 0, or what a kept value is multiplied by.
-    fn mask<T: WithDType>(&self, like: &Tensor) -> Result<Tensor> {
+    /// Which of so many values are kept.
+    fn kept(&self, values: usize) -> Result<Vec<bool>> {
         let mut rng = self.pass.random(self.layer)?;
         // Of 2³² words, how many drop a value; less than all, since the probability is less than 1.
         let dropped_below = (f64::from(self.probability) * (1_u64 << 32) as f64) as u32;
-        let kept = T::from_f64(1.0 / (1.0 - f64::from(self.probability)));
-        let mask: Vec<T> = (0..like.elem_count())
-            .map(|_| if rng.next_u32() < dropped_below { T::zero() } else { kept })
-            .collect();
-        Tensor::from_vec(mask, like.shape(), like.device())
+        Ok((0..values).map(|_| rng.next_u32() >= dropped_below).collect())
     }
 }
 
@@ -52,12 +54,51 @@ impl ModuleT for Dropout {
         if !train || self.probability == 0.0 {
             return Ok(input.clone());
         }
-        let mask = if input.dtype() == DType::F64 {
-            self.mask::<f64>(input)?
-        } else {
-            self.mask::<f32>(input)?.to_dtype(input.dtype())?
+        let mask = Mask {
+            kept: self.kept(input.elem_count())?,
+            factor: 1.0 / (1.0 - f64::from(self.probability)),
         };
-        input * mask
+        let dtype = input.dtype();
+        if dtype == DType::F32 || dtype == DType::F64 {
+            return input.contiguous()?.apply_op1(mask);
+        }
+        input.to_dtype(DType::F32)?.contiguous()?.apply_op1(mask)?.to_dtype(dtype)
+    }
+}
+
+/// Multiplies values that are kept by a factor, and others by 0; and gradients likewise.
+struct Mask {
+    kept: Vec<bool>,
+    factor: f64,
+}
+
+impl Mask {
+    fn masked<T: Real>(&self, values: &[T]) -> Vec<T> {
+        let factors = [T::zero(), T::from_f64(self.factor)];
+        zip(values, &self.kept)
+            .map(|(&value, &kept)| value * factors[usize::from(kept)])
+            .collect()
+    }
+}
+
+impl CustomOp1 for Mask {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
+        let masked =
+            by_dtype!(storage.dtype(), NAME, T => T::to_cpu_storage_owned(self.masked::<T>(values(storage, layout)?)));
+        Ok((masked, layout.shape().clone()))
+    }
+
+    fn bwd(&self, input: &Tensor, _masked: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
+        let gradient = gradient.contiguous()?;
+        let gradient = Reading::of(&gradient);
+        let masked = by_dtype!(input.dtype(), NAME, T => {
+            Tensor::from_vec(self.masked::<T>(gradient.values()?), input.shape(), input.device())?
+        });
+        Ok(Some(masked))
     }
 }
 

@@ -128,6 +128,10 @@ fn scattered<T: Real>(planes: &Planes, input: &[T], maxima: &[T], gradient: &[T]
         .chunks_exact(planes.windows())
         .zip(gradient.chunks_exact(planes.windows()));
     for ((to, input), (maxima, gradient)) in scattered.chunks_exact_mut(planes.pixels()).zip(inputs).zip(outputs) {
+        if planes.are_pairs() {
+            scatter_in_pairs(planes, [input, maxima, gradient], to);
+            continue;
+        }
         let rows = maxima.chunks_exact(planes.columns).zip(gradient.chunks_exact(planes.columns));
         for (row, (maxima, gradient)) in rows.enumerate() {
             for (column, (&maximum, &gradient)) in maxima.iter().zip(gradient).enumerate() {
@@ -146,6 +150,31 @@ fn scattered<T: Real>(planes: &Planes, input: &[T], maxima: &[T], gradient: &[T]
         }
     }
     scattered
+}
+
+/// The same for one plane and windows of 2 × 2 that lie side by side: without branches, so that several are done at once.
+fn scatter_in_pairs<T: Real>(planes: &Planes, [input, maxima, gradient]: [&[T]; 3], to: &mut [T]) {
+    let lines = to
+        .chunks_exact_mut(2 * planes.width)
+        .zip(input.chunks_exact(2 * planes.width));
+    let windows = maxima.chunks_exact(planes.columns).zip(gradient.chunks_exact(planes.columns));
+    for ((to, input), (maxima, gradient)) in lines.zip(windows) {
+        let ((above, below), (first, second)) = (to.split_at_mut(planes.width), input.split_at(planes.width));
+        let to = above.as_chunks_mut().0.iter_mut().zip(below.as_chunks_mut().0);
+        let seen = first.as_chunks().0.iter().zip(second.as_chunks().0);
+        for ((to, seen), (&maximum, &gradient)) in to.zip(seen).zip(maxima.iter().zip(gradient)) {
+            let ((&[a, b], &[c, d]), mut left) = (seen, gradient);
+            // The first that is the maximum takes what is left, and leaves nothing.
+            let mut taken = |value: T| {
+                let found = value == maximum || value.is_no_number();
+                let taken = if found { left } else { T::zero() };
+                left = if found { T::zero() } else { left };
+                taken
+            };
+            *to.0 = [taken(a), taken(b)];
+            *to.1 = [taken(c), taken(d)];
+        }
+    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@
 //! | `BatchNorm` | its state depends on which worker computes a shard | [`BatchNorm2d`] |
 //! | `Dropout` | cannot be seeded | [`Dropout`] |
 //! | `conv2d` | slow backward; an error with some strides | [`Conv2d`] |
+//! | `Linear` | slow backward | [`Linear`] |
 //! | `relu` | a NaN becomes 0, so it is never seen | watch what goes into it |
 
 mod avg_pool;
@@ -21,8 +22,10 @@ mod avg_pool;
 mod candles_own;
 mod conv;
 mod dropout;
+mod linear;
 mod max_pool;
 mod norm;
+mod product;
 mod sum;
 mod values;
 mod windows;
@@ -30,5 +33,6 @@ mod windows;
 pub use avg_pool::AvgPool2d;
 pub use conv::Conv2d;
 pub use dropout::Dropout;
+pub use linear::Linear;
 pub use max_pool::MaxPool2d;
 pub use norm::{BatchNorm2d, GroupNorm, LayerNorm};

@@ -83,6 +83,16 @@ impl Planes {
         self.windows.within(column, self.width)
     }
 
+    /// Whether windows are 2 × 2 pixels that no other window sees.
+    pub(super) fn are_pairs(&self) -> bool {
+        self.windows
+            == Windows {
+                kernel: 2,
+                stride: 2,
+                padding: 0,
+            }
+    }
+
     /// How many values a plane of the input has.
     pub(super) fn pixels(&self) -> usize {
         self.height * self.width
