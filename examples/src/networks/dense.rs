@@ -1,8 +1,8 @@
 //! Dense layers with rectifiers between them.
 
 use candle_core::{Module, Result, Tensor};
-use candle_nn::{Linear, ModuleT, linear};
-use sardana_candle::Builder;
+use candle_nn::ModuleT;
+use sardana_candle::{Builder, Linear};
 
 /// Dense layers with rectifiers between them: from inputs of any shape, each taken as a row, to scores.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ impl Dense {
     pub fn new(builder: &Builder, sizes: &[usize]) -> Result<Self> {
         let layer = |(number, sizes): (usize, &[usize])| {
             let name = format!("layer{}", number + 1);
-            linear(sizes[0], sizes[1], builder.pp(name).vb())
+            Linear::new(sizes[0], sizes[1], &builder.pp(name))
         };
         Ok(Self {
             layers: sizes.windows(2).enumerate().map(layer).collect::<Result<_>>()?,
