@@ -23,7 +23,18 @@ pub const STREAM_HELLO_BYTES: usize = 1_024;
 /// Workers of this host that are greeted at once; others wait. Each holds a descriptor or two, for no longer than [`STREAM_HELLO_DEADLINE`].
 pub const NEAR_GREETINGS: usize = 64;
 
-/// So long a worker rests after it could not take in a worker of this host, for want of descriptors: while it does, links are made over QUIC.
+/// A link through memory that is not made after this is made over QUIC: the peer is busy, has no descriptor left, or is not the one that
+/// listens there. What is waited for is a few system calls of a process of this host.
+pub const NEAR_DEADLINE: Duration = Duration::from_secs(1);
+
+/// So long a worker that is met waits for the connection that the proof is of: less than the other end waits for it.
+pub const NEAR_PROOF_DEADLINE: Duration = Duration::from_millis(500);
+
+/// Most links through memory of one worker that are kept until their `Form` comes: each costs a descriptor and a megabyte. A generation has a
+/// few between two workers. Further ones are made over QUIC.
+pub const NEAR_PARKED: usize = 16;
+
+/// So long a worker rests after it could not take in a worker of this host, for want of descriptors.
 pub const NEAR_REST: Duration = Duration::from_millis(100);
 
 /// What follows an answer goes through memory only if it is as much as this: for less, making the link takes longer than sending.
@@ -31,7 +42,7 @@ pub const NEAR_LEAST_BYTES: usize = 1 << 20;
 
 /// Most links of one worker, of generations not yet known, that are kept until their `Form` comes: as many as it may have on one connection.
 /// Further ones are refused, and their sender tries again with the next generation. What they have sent unread is within its connections'
-/// windows.
+/// windows; those through memory are bounded by [`NEAR_PARKED`].
 pub const MAX_PARKED: usize = PEER_UNI_STREAMS as usize;
 
 /// A link that was not expected for so long belongs to a generation that was given up: the worker that made it has had [`LINK_DEADLINE`]
@@ -47,5 +58,7 @@ pub const TRANSFER_PRIORITY: i32 = -1;
 const _: () = assert!(PARKED_FOR.as_millis() >= 2 * LINK_DEADLINE.as_millis());
 const _: () = assert!(FAILURES_TOGETHER.as_millis() < LINK_GRACE.as_millis());
 const _: () = assert!(DOUBT_AFTER.as_millis() < LINK_DEADLINE.as_millis());
+const _: () = assert!(NEAR_PROOF_DEADLINE.as_millis() < NEAR_DEADLINE.as_millis());
+const _: () = assert!(NEAR_DEADLINE.as_millis() < DOUBT_AFTER.as_millis());
 // Simulated workers wait as long for an address as for an answer.
 const _: () = assert!(CONNECT_DEADLINE.as_millis() == GREETING_DEADLINE.as_millis());

@@ -44,8 +44,10 @@ pub(super) enum Load {
 /// A load that comes through memory.
 #[derive(Debug)]
 pub(super) struct InMemory {
-    /// Says only whether the load is still wanted.
-    _stream: RecvStream,
+    /// Says that the load is still wanted; and when the connection is lost, that the donor is.
+    stream: RecvStream,
+    /// The donor has sent all, and has ended the stream.
+    ended: bool,
     link: LinkReceiver,
     /// Parts that have come.
     parts: usize,
@@ -54,7 +56,8 @@ pub(super) struct InMemory {
 impl InMemory {
     pub(super) const fn new(stream: RecvStream, link: LinkReceiver) -> Self {
         Self {
-            _stream: stream,
+            stream,
+            ended: false,
             link,
             parts: 0,
         }
@@ -130,6 +133,36 @@ pub(super) async fn send(mut link: LinkSender, bytes: &Bytes) -> Result<(), Link
     Ok(())
 }
 
+impl InMemory {
+    /// Receives the next part, or says why it does not come.
+    async fn receive(&mut self, part: &mut [u8]) -> Result<(), String> {
+        let Self {
+            stream,
+            ended,
+            link,
+            parts,
+        } = self;
+        let header = header(*parts, part.len());
+        let coming = link.receive(&header);
+        tokio::pin!(coming);
+        let mut nothing = [0];
+        let came = loop {
+            tokio::select! {
+                biased;
+                came = &mut coming => break came,
+                told = stream.read(&mut nothing), if !*ended => match told {
+                    Ok(None) => *ended = true,
+                    Ok(Some(_)) => return Err("something follows on the stream too".to_owned()),
+                    Err(error) => return Err(error.to_string()),
+                },
+            }
+        };
+        part.copy_from_slice(&came.map_err(|error| error.to_string())?);
+        *parts += 1;
+        Ok(())
+    }
+}
+
 impl Load {
     /// All that follows, if it is at most `most` bytes.
     pub(super) async fn read_to_end(self, most: usize) -> Option<Vec<u8>> {
@@ -162,12 +195,9 @@ impl Load {
                     }
                 }
             }
-            Self::InMemory(InMemory { link, parts, .. }) => {
+            Self::InMemory(load) => {
                 for part in into.chunks_mut(CHUNK_BYTES) {
-                    let header = header(*parts, part.len());
-                    let came = link.receive(&header).await;
-                    part.copy_from_slice(&came.map_err(|error| broken(error.to_string()))?);
-                    *parts += 1;
+                    load.receive(part).await.map_err(broken)?;
                     moved(part.len());
                 }
             }

@@ -110,8 +110,8 @@ impl Slot {
     }
 
     fn is_closed(&self) -> bool {
-        let earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
         let live = self.live.read(Clone::clone);
+        let earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
         earlier
             .iter()
             .chain(&live)
@@ -291,7 +291,8 @@ impl Peers {
     fn adopt(self: &Arc<Self>, peer: WorkerId, connection: &Connection) {
         let slot = self.slot(peer);
         slot.doubted.store(false, Ordering::Relaxed);
-        let before = slot.live.replace(Some(connection.clone()));
+        // At each moment it is in one of the two places: a greeting looks for it.
+        let before = slot.live.read(Clone::clone);
         let mut earlier = slot.earlier.lock().unwrap_or_else(PoisonError::into_inner);
         earlier.retain(|connection| connection.close_reason().is_none());
         earlier.extend(before.filter(|connection| connection.close_reason().is_none()));
@@ -299,6 +300,7 @@ impl Peers {
             earlier.remove(0).close(0_u32.into(), b"newer connections have replaced it");
         }
         drop(earlier);
+        slot.live.replace(Some(connection.clone()));
         tokio::spawn(Arc::clone(self).serve_links(peer, connection.clone()));
         tokio::spawn(Arc::clone(self).serve_fetches(peer, connection.clone()));
     }

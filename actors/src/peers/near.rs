@@ -3,7 +3,7 @@
 //! The worker that will send connects to the Unix socket of the other, which has a name but no place in the file system: it is found only
 //! within one network namespace, that is, on one host. Both prove with a secret of their QUIC connection, which no other process has, that they are its
 //! ends (keying material exporters, RFC 8446, section 7.5), so that nothing but a certificate of this job leads to the memory. Whatever
-//! fails here, the link is made over QUIC instead.
+//! fails here, or takes long, the link is made over QUIC instead.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -29,7 +29,9 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use super::Peers;
-use super::limits::{NEAR_GREETINGS, NEAR_REST, STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE};
+use super::limits::{
+    NEAR_DEADLINE, NEAR_GREETINGS, NEAR_PROOF_DEADLINE, NEAR_REST, STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE,
+};
 use super::load::Ticket;
 use super::table::LinkKey;
 
@@ -52,6 +54,9 @@ pub(super) struct NearHello {
 
 /// What only an end of a connection can know.
 pub(super) type Proof = [u8; 32];
+
+/// What the worker that will send says last.
+const AGREED: u8 = 1;
 
 /// What the two ends of a link show each other.
 struct Proofs {
@@ -160,7 +165,8 @@ impl Peers {
             return None;
         }
         let mut socket = reach(self.credentials.job(), peer, port).ok()?;
-        match self.greet(carries, &mut socket, connection).await {
+        let greeted = timeout(NEAR_DEADLINE, self.greet(carries, &mut socket, connection)).await;
+        match greeted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(memory) => Some(LinkSender::shared_memory(memory, socket)),
             Err(error) => {
                 tracing::debug!(%peer, %error, "a link could not be made through shared memory, and is made over QUIC");
@@ -170,6 +176,9 @@ impl Peers {
     }
 
     async fn greet(&self, carries: Carries, socket: &mut UnixStream, connection: &Connection) -> io::Result<SharedMemory> {
+        if !is_own_user(socket)? {
+            return Err(io::Error::other("a process of another user is at that socket"));
+        }
         let proofs =
             Proofs::of(connection, carries, self.own).ok_or_else(|| io::Error::other("the connection has no secret"))?;
         let (memory, shared) = SharedMemory::create()?;
@@ -182,25 +191,24 @@ impl Peers {
         socket.async_io(Interest::WRITABLE, || send(socket, &hello, &shared)).await?;
         let mut answer = Proof::default();
         socket.read_exact(&mut answer).await?;
-        if same(answer, proofs.receiver) {
-            Ok(memory)
-        } else {
-            Err(io::Error::other(
-                "the worker at that socket did not prove that it is the peer",
-            ))
+        if !same(answer, proofs.receiver) {
+            let unproven = "the process at that socket did not prove that it is the peer";
+            return Err(io::Error::other(unproven));
         }
+        // From here on the other end has a link.
+        socket.write_all(&[AGREED]).await?;
+        Ok(memory)
     }
 
     async fn meet_near(&self, mut socket: UnixStream) -> io::Result<()> {
-        let user = socket.peer_cred()?.uid();
-        if user != geteuid().as_raw() {
-            refused!(user, "a link through shared memory from another user's process");
-            return Ok(());
+        if !is_own_user(&socket)? {
+            return Err(io::Error::other("it is a process of another user"));
         }
         let (hello, memory) = socket.async_io(Interest::READABLE, || receive(&socket)).await?;
         let hello: NearHello = decode(&hello, STREAM_HELLO_BYTES).map_err(io::Error::other)?;
         let NearHello { carries, from, proof } = hello;
-        // The connection that the proof is of may not have been taken in yet.
+        // The connection that the proof is of may not have been taken in yet. If there is none, nothing stays of that name.
+        let _forgets = Forgets(self, from);
         let slot = self.slot(from);
         let proves = |connection: &Connection| {
             let proofs = Proofs::of(connection, carries, from)?;
@@ -209,21 +217,39 @@ impl Peers {
         let proven = slot
             .live
             .find(|live| live.iter().find_map(&proves).or_else(|| slot.earlier(&proves)));
-        let proven = timeout(STREAM_HELLO_DEADLINE / 2, proven).await;
-        drop(slot);
-        let Ok(answer) = proven else {
-            self.forget(from);
+        let Ok(answer) = timeout(NEAR_PROOF_DEADLINE, proven).await else {
             refused!(claimed = %from, "a link through shared memory with a false name");
             return Ok(());
         };
+        if let Carries::Link(key) = carries
+            && !self.table.has_room(key, from)
+        {
+            return Err(io::Error::other("many links of that worker wait for their generation"));
+        }
         let memory = SharedMemory::open(&memory)?;
         socket.write_all(&answer).await?;
+        // A worker that has given up meanwhile makes its link over QUIC.
+        socket.read_exact(&mut [0]).await?;
         let link = LinkReceiver::shared_memory(memory, socket);
         match carries {
             Carries::Link(key) => self.arrived(key, from, link),
             Carries::Load(ticket) => self.loads.arrive(ticket, from, link),
         }
         Ok(())
+    }
+}
+
+/// Whether the process at the other end is of this one's user.
+fn is_own_user(socket: &UnixStream) -> io::Result<bool> {
+    Ok(socket.peer_cred()?.uid() == geteuid().as_raw())
+}
+
+/// At its end nothing stays of a worker that is not named and has no connection.
+struct Forgets<'a>(&'a Peers, WorkerId);
+
+impl Drop for Forgets<'_> {
+    fn drop(&mut self) {
+        self.0.forget(self.1);
     }
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::limits::{MAX_GENERATIONS_AHEAD, MAX_PARKED, PARKED_FOR};
+use super::limits::{MAX_GENERATIONS_AHEAD, MAX_PARKED, NEAR_PARKED, PARKED_FOR};
 
 /// Which of a generation's plans a link belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -89,6 +89,14 @@ fn can_come(generation: Generation, oldest: Generation) -> bool {
 }
 
 impl LinkTable {
+    /// Whether one more link through memory may come from `from`: it is waited for, or few are kept.
+    pub(super) fn has_room(&self, key: LinkKey, from: WorkerId) -> bool {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.retain(|_, link| link.since.elapsed() < PARKED_FOR);
+        let expected = inner.waiting.get(&key).is_some_and(|(sender, _)| *sender == from);
+        expected || inner.parked.get(&from).is_none_or(|links| links.len() < NEAR_PARKED)
+    }
+
     /// Refuses what is older than `generation`. A task that waits for such a link is told by the end of its channel.
     pub(super) fn fence(&self, generation: Generation) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);

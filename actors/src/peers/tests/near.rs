@@ -14,6 +14,7 @@ use tokio::net::{UnixListener, UnixStream};
 use super::fetching::donate;
 use super::*;
 use crate::peers::fetch::Request;
+use crate::peers::limits::NEAR_PARKED;
 use crate::peers::load::Load;
 use crate::peers::near::{Carries, NearHello, encoded, send};
 
@@ -155,6 +156,37 @@ async fn nonsense_at_the_socket_is_refused_and_others_are_met() {
         }
     }
     assert_eq!(near_of(&workers, &ring).await, (4, 4));
+}
+
+/// A worker that is frozen, or has no descriptor left.
+#[tokio::test]
+async fn a_socket_at_which_nothing_is_answered_keeps_no_link_from_being_made() {
+    let (workers, ring) = workers(2);
+    let (job, peer) = (workers[0].credentials.job(), ring.members[1].worker);
+    let name = UnixAddress::from_abstract_name(format!("sardana/{job}/{peer}/2")).unwrap();
+    let _silent = StdListener::bind_addr(&name).unwrap();
+    let connection = workers[0].dial(ring.members[1]).await.unwrap();
+    let (key, _) = link_to(&ring, 1);
+    let opened = workers[0].open_near(Carries::Link(key), (peer, 2), &connection).await;
+    assert!(opened.is_none(), "it is given up, and made over QUIC");
+}
+
+#[tokio::test]
+async fn links_that_wait_for_their_generation_are_few() {
+    let (workers, ring) = workers(2);
+    let connection = workers[0].dial(ring.members[1]).await.unwrap();
+    let (key, _) = link_to(&ring, 1);
+    let place = (ring.members[1].worker, ring.members[1].address.port());
+    let mut kept = Vec::new();
+    for ahead in 0..2 * NEAR_PARKED as u64 {
+        let key = LinkKey {
+            generation: generation(10 + ahead),
+            ..key
+        };
+        kept.extend(workers[0].open_near(Carries::Link(key), place, &connection).await);
+    }
+    until(|| workers[1].table.parked() == NEAR_PARKED).await;
+    assert_eq!(kept.len(), NEAR_PARKED, "the others are made over QUIC");
 }
 
 #[tokio::test]

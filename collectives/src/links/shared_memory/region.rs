@@ -20,7 +20,7 @@ use std::slice;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create};
 
 use crate::limits::{ALIGNMENT, CHUNK_BYTES, SHARED_SLOTS};
 use crate::links::frame::HEADER_BYTES;
@@ -96,7 +96,8 @@ impl Region {
     /// New memory, and a descriptor of it for the other end.
     pub(super) fn create() -> io::Result<(Self, OwnedFd)> {
         let memory = memfd_create("sardana-link", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&memory, REGION_BYTES as u64)?;
+        // Reserved now: where there is no more memory it is an error here, and not a signal at the first touch.
+        fallocate(&memory, FallocateFlags::empty(), 0, REGION_BYTES as u64)?;
         fcntl_add_seals(&memory, SEALS)?;
         Ok((Self::map(&memory)?, memory))
     }
