@@ -17,7 +17,7 @@ use super::give_back::given_back_aside;
 use crate::depot::{Depots, is_here};
 use crate::fault::{self, Point};
 use crate::peers::{FetchError, Peers, PutError, Reading};
-use crate::room::Room;
+use crate::room::{self, Room};
 
 /// Pieces that are compared with their hashes at once, while the next ones come.
 const BATCH_PIECES: usize = 8;
@@ -129,7 +129,7 @@ impl Reader {
 
     /// The whole state: what this worker reads from depots, and what the other readers do.
     async fn read_from_all(&self, loading: &Arc<Loading>, rank: Rank, own: Option<Share>) -> Result<Bytes, String> {
-        let mut rest = BytesMut::zeroed(self.pieces.bytes());
+        let mut rest = room::zeros(self.pieces.bytes());
         let mut others: JoinSet<Result<(u32, BytesMut), String>> = JoinSet::new();
         for (share, reader) in loading.restore.shares() {
             let part = rest.split_to(self.pieces.bytes_of(share).len());
