@@ -45,6 +45,13 @@ fn a_table_is_printed_line_by_line() {
 }
 
 #[test]
+fn a_picture_that_cannot_be_written_is_said_before_anything_is_measured() {
+    let [out, err] = said(&mut sardana("bench all-reduce --json --svg no/such/folder.svg"), 1);
+    has(&err, &["no/such/folder.svg could not be written", "No such file"]);
+    assert_eq!(out, "");
+}
+
+#[test]
 fn sizes_that_cannot_be_are_said_with_what_was_expected() {
     for wrong in ["nothing", "2MiB..1MiB", "9TiB"] {
         let [_, err] = said(&mut sardana(&format!("bench all-reduce --sizes {wrong}")), 2);

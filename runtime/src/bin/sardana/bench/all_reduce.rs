@@ -1,6 +1,8 @@
 //! `sardana bench all-reduce`: sums of gradients of many sizes, beside what this machine could do at most.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use bytesize::ByteSize;
@@ -69,10 +71,11 @@ impl FromStr for Sizes {
     fn from_str(text: &str) -> Result<Self, String> {
         let size = |text: &str| {
             let parsed = text.trim().parse::<ByteSize>().map(|size| size.as_u64());
+            let fits = |size: &u64| (SIZES.0..=SIZES.1).contains(size) && size.is_multiple_of(4);
             parsed
                 .ok()
-                .filter(|size| (SIZES.0..=SIZES.1).contains(size))
-                .ok_or_else(|| format!("expected a size from 4B to 4GiB, such as 64KiB, found `{text}`"))
+                .filter(fits)
+                .ok_or_else(|| format!("expected a size from 4B to 4GiB that whole f32 fill, such as 64KiB, found `{text}`"))
         };
         if let Some((from, to)) = text.split_once("..") {
             let (from, to) = (size(from)?, size(to)?);
@@ -165,6 +168,12 @@ impl AllReduce {
             println!("{}, whole steps; limits in GB/s", self.title());
             println!("{HEAD}");
         }
+        // What cannot be written is said before anything is measured.
+        let picture = self
+            .svg
+            .as_deref()
+            .map(|path| Ok((path, File::create(path).map_err(unwritten(path))?)));
+        let picture = picture.transpose()?;
         let mut rows = Vec::new();
         for &bytes in &self.sizes.0 {
             let row = self.measure(bytes)?;
@@ -180,10 +189,9 @@ impl AllReduce {
                 json!({ "ranks": self.ranks, "shards": self.ranks * self.shards, "what": self.title(), "rows": rows })
             );
         }
-        if let Some(path) = &self.svg {
-            let picture = svg(&self.title(), &rows).map_err(Failure::Failed)?;
-            let written = std::fs::write(path, picture);
-            written.map_err(|error| Failure::Failed(format!("{} could not be written: {error}", path.display())))?;
+        if let Some((path, mut file)) = picture {
+            let drawn = svg(&self.title(), &rows).map_err(Failure::Failed)?;
+            file.write_all(drawn.as_bytes()).map_err(unwritten(path))?;
         }
         Ok(())
     }
@@ -238,6 +246,10 @@ const MOVED: u64 = 8 << 30;
 /// in so many steps, at least and at most.
 const STEPS: (u64, u64) = (12, 2_000);
 
+fn unwritten(path: &Path) -> impl FnOnce(io::Error) -> Failure {
+    move |error| Failure::Failed(format!("{} could not be written: {error}", path.display()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,7 +259,7 @@ mod tests {
         let sizes = |text: &str| text.parse::<Sizes>().map(|sizes| sizes.0);
         assert_eq!(sizes("4KiB..256KiB").unwrap(), [4 << 10, 16 << 10, 64 << 10, 256 << 10]);
         assert_eq!(sizes("1MiB, 3MB").unwrap(), [1 << 20, 3_000_000]);
-        for wrong in ["", "four", "8MiB..1MiB", "1..8KiB", "5TiB", "1MiB..", "-1"] {
+        for wrong in ["", "four", "8MiB..1MiB", "1..8KiB", "5TiB", "1MiB..", "-1", "6B"] {
             let error = sizes(wrong).unwrap_err();
             assert!(error.contains("expected"), "{wrong}: {error}");
         }

@@ -78,7 +78,7 @@ impl Ring {
         let mut looks = 0_u32;
         while count.load(Ordering::Acquire) < least {
             looks += 1;
-            if looks.is_multiple_of(1_000) {
+            if looks.is_multiple_of(100) {
                 thread::yield_now();
             }
             std::hint::spin_loop();
