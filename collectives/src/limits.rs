@@ -20,8 +20,8 @@ pub const SHARED_SLOTS: usize = 8;
 /// cost.
 pub const LOOK_AGAIN: Duration = Duration::from_micros(20);
 
-/// Payloads that a QUIC link keeps to write the next ones where they were: as many as a connection has on its way on a fast path. When more
-/// are, the others are allocated and freed.
+/// Payloads that a link over QUIC or within a process keeps to write the next ones where they were: as many as a connection has on its way
+/// on a fast path. When more are, the others are allocated and freed.
 pub const POOLED_CHUNKS: usize = 64;
 
 const _: () = assert!(CHUNK_BYTES.is_multiple_of(ALIGNMENT));

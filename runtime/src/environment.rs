@@ -4,15 +4,19 @@ use std::ffi::OsString;
 
 pub use sardana_actors::worker::LinkChoice;
 
-/// Workers of one host share its processors: libraries that start a thread for each would disturb each other.
-pub(crate) fn threads(workers: u32) -> Vec<(OsString, OsString)> {
-    const VARIABLE: &str = "RAYON_NUM_THREADS";
-    if std::env::var_os(VARIABLE).is_some() {
-        return Vec::new();
-    }
+/// What each of `workers` workers of this host finds there besides what their job says; what a person has set stays.
+pub(crate) fn of_workers(workers: u32) -> Vec<(OsString, OsString)> {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let each = (processors / workers.max(1) as usize).max(1);
-    vec![(VARIABLE.into(), each.to_string().into())]
+    let each = (processors / workers.max(1) as usize).max(1).to_string();
+    let defaults = [
+        // They share its processors: libraries that start a thread for each would disturb each other.
+        ("RAYON_NUM_THREADS", each.as_str()),
+        // Samples are made by threads that decode and let go of by the one that trains. With an arena for each thread glibc would keep up to
+        // half as much memory again as they take. Other allocators do not look at it.
+        ("MALLOC_ARENA_MAX", "1"),
+    ];
+    let missing = defaults.into_iter().filter(|(name, _)| std::env::var_os(name).is_none());
+    missing.map(|(name, value)| (name.into(), value.into())).collect()
 }
 
 /// The variable that says what links go through, for the workers that find it in their environment: [`LinkChoice`] in lower case.

@@ -21,7 +21,7 @@ use sardana_storage::private::PrivateFolder;
 use tokio::sync::mpsc;
 
 use crate::checkpointing::{Checkpointing, Keeping, start_depot};
-use crate::environment::threads;
+use crate::environment::of_workers;
 use crate::hosts::place::{Offered, PlaceError, offer};
 use crate::job::Staffing;
 use crate::mirroring::MirroringError;
@@ -210,7 +210,7 @@ impl LaunchConfig {
         Self {
             program,
             arguments,
-            environment: threads(staffing.workers),
+            environment: of_workers(staffing.workers),
             staffing,
             listen: loopback,
             output: Output::Inherit,

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::frame::{FrameHeader, HEADER_BYTES};
+use super::pool::Pool;
 use super::{LinkError, ended};
 use crate::limits::QUEUED_CHUNKS;
 
@@ -13,6 +15,7 @@ use crate::limits::QUEUED_CHUNKS;
 #[derive(Debug)]
 pub struct InProcessSender {
     frames: mpsc::Sender<Frame>,
+    payloads: Pool,
     finished: Arc<AtomicBool>,
 }
 
@@ -20,14 +23,14 @@ pub struct InProcessSender {
 #[derive(Debug)]
 pub struct InProcessReceiver {
     frames: mpsc::Receiver<Frame>,
-    payload: Vec<u8>,
+    payload: Bytes,
     finished: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
 struct Frame {
     header: [u8; HEADER_BYTES],
-    payload: Vec<u8>,
+    payload: Bytes,
 }
 
 pub(super) fn pair() -> (InProcessSender, InProcessReceiver) {
@@ -35,13 +38,14 @@ pub(super) fn pair() -> (InProcessSender, InProcessReceiver) {
     let finished = Arc::new(AtomicBool::new(false));
     let sender = InProcessSender {
         frames: sender,
+        payloads: Pool::default(),
         finished: Arc::clone(&finished),
     };
     (
         sender,
         InProcessReceiver {
             frames: receiver,
-            payload: Vec::new(),
+            payload: Bytes::new(),
             finished,
         },
     )
@@ -52,11 +56,9 @@ impl InProcessSender {
         if self.finished.load(Ordering::Acquire) {
             return Err(LinkError::Closed);
         }
-        let mut payload = vec![0; header.payload_bytes as usize];
-        fill(&mut payload);
         let frame = Frame {
             header: header.array(),
-            payload,
+            payload: self.payloads.filled(header.payload_bytes as usize, fill),
         };
         self.frames.send(frame).await.map_err(|_| LinkError::Refused)
     }

@@ -3,6 +3,7 @@
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{HopEnd, HopId};
 use sardana_protocol::words::{Rank, Step};
+use smallvec::SmallVec;
 
 use super::{PlanLinks, RingConfig, RingError, RingPoint};
 use crate::gradient::GradientView;
@@ -61,9 +62,12 @@ impl Chunk {
     }
 }
 
+/// A few without an allocation, since each chunk has its own.
+pub(super) type Terms<'a> = SmallVec<[&'a [u8]; 16]>;
+
 /// What is added to make chunk `index`, as soon as all of it is there: the sum so far, and this rank's own gradients.
-pub(super) async fn terms<'a>(running: Option<&'a [u8]>, own: &'a [GradientView], index: u32) -> Vec<&'a [u8]> {
-    let mut terms: Vec<&[u8]> = running.into_iter().collect();
+pub(super) async fn terms<'a>(running: Option<&'a [u8]>, own: &'a [GradientView], index: u32) -> Terms<'a> {
+    let mut terms: Terms<'_> = running.into_iter().collect();
     for gradient in own {
         terms.push(gradient.chunk(index).await);
     }

@@ -9,6 +9,9 @@ pub trait HeldBytes {
     fn held_bytes(&self) -> usize;
 }
 
+/// What allocators keep beside each piece of memory that they give, about.
+const ALLOCATION: usize = 16;
+
 macro_rules! plain {
     ($($type:ty),*) => {$(
         impl HeldBytes for $type {
@@ -23,26 +26,26 @@ plain!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, bool, ());
 
 impl<T> HeldBytes for Array<T> {
     fn held_bytes(&self) -> usize {
-        size_of::<Self>() + size_of_val(self.shape()) + self.room()
+        size_of::<Self>() + ALLOCATION + size_of_val(self.shape()) + ALLOCATION + self.room()
     }
 }
 
 impl HeldBytes for Image {
     fn held_bytes(&self) -> usize {
-        size_of::<Self>() + self.room()
+        size_of::<Self>() + ALLOCATION + self.room()
     }
 }
 
 impl<T: HeldBytes> HeldBytes for Vec<T> {
     fn held_bytes(&self) -> usize {
         let spare = (self.capacity() - self.len()) * size_of::<T>();
-        size_of::<Self>() + spare + self.iter().map(HeldBytes::held_bytes).sum::<usize>()
+        size_of::<Self>() + ALLOCATION + spare + self.iter().map(HeldBytes::held_bytes).sum::<usize>()
     }
 }
 
 impl HeldBytes for String {
     fn held_bytes(&self) -> usize {
-        size_of::<Self>() + self.capacity()
+        size_of::<Self>() + ALLOCATION + self.capacity()
     }
 }
 
@@ -77,7 +80,7 @@ mod tests {
     #[test]
     fn an_image_as_numbers_has_none_to_spare() {
         let image = Image::new(3, 20, 20, vec![7; 1_200]).unwrap();
-        let exact = size_of::<Array<f32>>() + 3 * size_of::<usize>() + 4 * 1_200;
+        let exact = size_of::<Array<f32>>() + 2 * ALLOCATION + 3 * size_of::<usize>() + 4 * 1_200;
         assert_eq!(image.to_unit().held_bytes(), exact);
         assert_eq!(image.normalise(&[0.5; 3], &[0.5; 3]).unwrap().held_bytes(), exact);
     }

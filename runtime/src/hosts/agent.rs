@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::enrolling::{Arrival, ArrivalError, arrive};
 use super::name::HostName;
-use crate::environment::threads;
+use crate::environment::of_workers;
 use crate::notices::NoticesConfig;
 
 /// What an agent is told.
@@ -75,7 +75,7 @@ async fn begin(join: AgentJoin) -> Result<AgentHost, AgentHostError> {
         coordinator,
         listen,
     } = arrive(join.enrolled, Role::Agent, join.listen)?;
-    let mut environment = threads(join.workers);
+    let mut environment = of_workers(join.workers);
     environment.extend(join.environment);
     let config = AgentConfig {
         credentials,

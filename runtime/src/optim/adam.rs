@@ -1,6 +1,8 @@
 //! Adam (Kingma and Ba: "Adam: a method for stochastic optimization", ICLR 2015) and `AdamW` (Loshchilov and Hutter: "Decoupled
 //! weight decay regularization", ICLR 2019). They share their moments and differ in where the decay goes.
 
+use multiversion::multiversion;
+
 use super::error::{Constants, OptimError};
 use super::{Optimizer, Update, power, slots_of};
 
@@ -174,7 +176,7 @@ impl Moments {
             unbias_root: (1.0 / (1.0 - power(self.beta2, update.number)).sqrt()) as f32,
             epsilon: self.epsilon as f32,
         };
-        scalars.follow(values, gradient, means, squares);
+        follow(&scalars, values, gradient, means, squares);
     }
 }
 
@@ -195,15 +197,15 @@ struct Scalars {
     epsilon: f32,
 }
 
-impl Scalars {
-    fn follow(&self, values: &mut [f32], gradient: &[f32], means: &mut [f32], squares: &mut [f32]) {
-        for (((w, &g), m), s) in values.iter_mut().zip(gradient).zip(means).zip(squares) {
-            let g = g + self.to_gradient * *w;
-            *m += self.fresh_mean * (g - *m);
-            // Not below 0, however it is rounded: rounding keeps order, and g·g - s is not below -s.
-            *s += self.fresh_square * (g * g - *s);
-            let root = s.sqrt() * self.unbias_root + self.epsilon;
-            *w -= self.off_value * *w + self.step * (*m / root);
-        }
+/// The processor decides which of its versions runs. They differ in how many values an instruction takes, and not in what becomes of a value.
+#[multiversion(targets("x86_64+avx2"))]
+fn follow(scalars: &Scalars, values: &mut [f32], gradient: &[f32], means: &mut [f32], squares: &mut [f32]) {
+    for (((w, &g), m), s) in values.iter_mut().zip(gradient).zip(means).zip(squares) {
+        let g = g + scalars.to_gradient * *w;
+        *m += scalars.fresh_mean * (g - *m);
+        // Not below 0, however it is rounded: rounding keeps order, and g·g - s is not below -s.
+        *s += scalars.fresh_square * (g * g - *s);
+        let root = s.sqrt() * scalars.unbias_root + scalars.epsilon;
+        *w -= scalars.off_value * *w + scalars.step * (*m / root);
     }
 }

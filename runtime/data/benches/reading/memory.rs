@@ -29,8 +29,8 @@ const SAMPLES: u64 = 8;
 /// What is decoded, in budgets.
 const TIMES: usize = 3;
 
-/// Each case in a process of its own, twice: with the arenas that glibc gives each thread that allocates, as programs have them unless they
-/// bring an allocator, and with a single one, which shows what the loader itself takes. What is free in one arena is not used in another.
+/// Each case in a process of its own, twice: with a single arena of glibc's, as workers have them that an agent starts, and with the one that
+/// it gives each thread that allocates, as other programs have them. What is free in one arena is not used in another.
 pub(crate) fn all(measuring: bool) -> Result<(), Failed> {
     if !cfg!(target_os = "linux") {
         println!("loader: skipped: only Linux tells how much memory a process has had at most");
@@ -39,7 +39,7 @@ pub(crate) fn all(measuring: bool) -> Result<(), Failed> {
     let budgets = if measuring { &MEBIBYTES[..] } else { &[1] };
     let cases = ["normalised", "small", "mixed"].map(|kind| budgets.iter().map(move |budget| (kind, budget)));
     for (kind, budget) in cases.into_iter().flatten().chain([("rows", &budgets[0])]) {
-        for arenas in [None, Some("1")] {
+        for arenas in [Some("1"), None] {
             let mut child = Command::new(std::env::current_exe()?);
             child.args([CHILD, &format!("{kind}/{budget}")]);
             if let Some(arenas) = arenas {

@@ -65,8 +65,8 @@ where
     /// Memory for samples that wait. A shard that is larger is decoded all the same, once it is needed.
     ///
     /// Not counted are the shard that the training has taken, what a decoder needs while it is at work, and what the allocator keeps of freed
-    /// memory. The one of glibc does so for each thread apart: with two decoders half the budget again was seen, and next to nothing with
-    /// `MALLOC_ARENA_MAX=1`.
+    /// memory. The one of glibc does so for each thread apart: with two decoders half the budget again was seen. Workers that an agent starts
+    /// have `MALLOC_ARENA_MAX=1`, unless it is set to something else; with that it is next to nothing.
     #[must_use]
     pub fn ahead(self, bytes: usize) -> Self {
         self.work.lock().hold_at_most(bytes);
