@@ -70,14 +70,14 @@ impl Data {
         })
     }
 
-    /// The images that are trained on: moved by up to a pixel at random.
+    /// The images that are trained on: moved by up to two pixels at random.
     ///
     /// # Errors
     /// When their files are not there or not whole.
     pub fn training(&self) -> Result<Samples, DataError> {
         let images = Mnist::open(&self.folder, Part::Train)?;
-        let moved = images.map("pad 1, crop", |(image, label): (Image, u32), rng| {
-            Ok((image.pad_crop(1, rng), label))
+        let moved = images.map("pad 2, crop", |(image, label): (Image, u32), rng| {
+            Ok((image.pad_crop(2, rng), label))
         });
         Ok(Box::new(moved.map(NORMALISED, |sample, _| normalise(&sample))))
     }

@@ -21,7 +21,7 @@ struct Arguments {
     /// Which network
     #[arg(long, value_enum, default_value_t = Network::Dense)]
     network: Network,
-    /// How often each image is seen: 12 times, or 20 times without --data
+    /// How often each image is seen: 12 times, or 30 times without --data
     #[arg(long)]
     epochs: Option<u64>,
     /// Ends with exit code 1 if it reads a smaller part than this of the held-out images, such as 0.985
@@ -50,7 +50,7 @@ fn main() -> Result<()> {
         Some(folder) => Data::in_folder(folder),
         None => Data::from_digits()?,
     };
-    let epochs = arguments.epochs.unwrap_or(if arguments.data.is_some() { 12 } else { 20 });
+    let epochs = arguments.epochs.unwrap_or(if arguments.data.is_some() { 12 } else { 30 });
     let job = data.job(epochs)?.workers(arguments.workers).build()?;
     let metrics = ["loss", "accuracy"];
     let summary = match arguments.network {
