@@ -79,7 +79,7 @@ pub fn hello(job: JobId, worker: WorkerId) -> WorkerHello {
         shard_capacity: identity.spec.shards,
         identity,
         introduction: introduction(),
-        memory: GradientMemory::unbounded(1),
+        memory: GradientMemory::unbounded(64 << 20),
         address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
         auxiliary: vec!["loss".to_owned()],
         call: Call {

@@ -83,6 +83,12 @@ const SCARCE_ONE_OF: u64 = 8;
 /// Bytes of a gradient, where they count.
 const GRADIENT: u64 = 1 << 30;
 
+/// Of the dice that say whether gradients are small.
+const SMALL: u64 = 0x57a2_0000;
+
+/// One job of so many has small ones.
+const SMALL_ONE_OF: u64 = 2;
+
 /// The longest that a state takes from one worker to another.
 const SLOWEST_TRANSFER: Duration = Duration::from_secs(3_600);
 /// A dead process is seen by its agent after this at most, on such hosts.
@@ -105,9 +111,22 @@ impl Swarm {
             _ => swarm,
         };
         let mut dice = Dice::new(mix(seed ^ SCARCE));
-        match dice.below(SCARCE_ONE_OF) {
-            0 => swarm.scarce(&mut dice),
+        let swarm = match dice.below(SCARCE_ONE_OF) {
+            0 => return swarm.scarce(&mut dice),
             _ => swarm,
+        };
+        let mut dice = Dice::new(mix(seed ^ SMALL));
+        match dice.below(SMALL_ONE_OF) {
+            0 => swarm.small(),
+            _ => swarm,
+        }
+    }
+
+    /// Gradients are so small that one member adds up those of all.
+    fn small(self) -> Self {
+        Self {
+            memory: GradientMemory::unbounded(1),
+            ..self
         }
     }
 
@@ -301,7 +320,7 @@ impl Swarm {
             max,
             shards,
             capacity,
-            memory: GradientMemory::unbounded(1),
+            memory: GradientMemory::unbounded(GRADIENT),
             steps,
             gradient,
             apply,

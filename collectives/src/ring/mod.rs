@@ -15,6 +15,7 @@ mod fast;
 mod inbox;
 mod ordered;
 mod passage;
+mod star;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -38,6 +39,7 @@ use fast::FastExecutor;
 use inbox::{Contribution, Inbox};
 use ordered::OrderedExecutor;
 use passage::Passage;
+use star::StarExecutor;
 
 /// What a rank must know to take part in its generation's ring.
 #[derive(Clone)]
@@ -191,6 +193,7 @@ pub async fn run(
 #[derive(Debug)]
 enum Executor {
     Ordered(OrderedExecutor),
+    Star(StarExecutor),
     Fast(FastExecutor),
 }
 
@@ -199,6 +202,7 @@ impl Executor {
         let place = RingPlace::new(config.rank, config.world_size);
         Ok(match config.part(slot)? {
             Part::Ordered(part) => Self::Ordered(OrderedExecutor::new(slot, part, &mut links)?),
+            Part::Star(part) => Self::Star(StarExecutor::new(slot, part, &mut links)?),
             Part::Ring(part) => Self::Fast(FastExecutor::new(place, slot, part, &mut links)?),
         })
     }
@@ -214,6 +218,7 @@ impl Executor {
         let passage = Passage { config, step };
         match self {
             Self::Ordered(executor) => executor.pass(passage, contribution, inbox, completed).await,
+            Self::Star(executor) => executor.pass(passage, contribution, inbox, completed).await,
             Self::Fast(executor) => executor.pass(passage, contribution, inbox, completed).await,
         }
     }
@@ -229,11 +234,13 @@ impl Executor {
     }
 
     fn senders(&mut self) -> impl Iterator<Item = &mut LinkSender> + Send {
-        let (ordered, fast) = match self {
-            Self::Ordered(executor) => (Some(executor.senders()), None),
-            Self::Fast(executor) => (None, Some(executor.senders())),
+        let (ordered, star, fast) = match self {
+            Self::Ordered(executor) => (Some(executor.senders()), None, None),
+            Self::Star(executor) => (None, Some(executor.senders()), None),
+            Self::Fast(executor) => (None, None, Some(executor.senders())),
         };
-        ordered.into_iter().flatten().chain(fast.into_iter().flatten())
+        let exact = ordered.into_iter().flatten().chain(star.into_iter().flatten());
+        exact.chain(fast.into_iter().flatten())
     }
 }
 

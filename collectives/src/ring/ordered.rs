@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 use futures_util::future::try_join_all;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{OrderedPart, VisitPart};
-use tokio::sync::oneshot;
+use sardana_protocol::words::ShardRange;
+use tokio::sync::watch;
 
 use super::inbox::{Contribution, Inbox, Piece};
 use super::passage::{Chunk, Incoming, Outgoing, Passage, terms};
@@ -85,13 +86,13 @@ impl OrderedExecutor {
         let Self { visits, end, sum_to } = self;
         let Contribution { into, pieces } = contribution;
         let (mut filling, sum) = Filling::begin(passage.layout(), into);
-        let (close, closed) = oneshot::channel();
+        let (close, closed) = watch::channel(None);
         let complete = async {
             let passing = try_join_all(visits.iter_mut().map(|visit| visit.pass(passage, &pieces)));
             let ending = async {
                 match end {
                     End::Close { visit, from } => {
-                        fill(passage, from.as_mut(), &of(visit, &pieces), &mut filling).await?;
+                        fill(passage, from.as_mut(), &own(visit.shards, &pieces), &mut filling).await?;
                         inbox.trailer()
                     }
                     End::Receive { from } => {
@@ -104,7 +105,7 @@ impl OrderedExecutor {
             // The trainer may write the next step's gradients where this step's were.
             drop(pieces);
             // A rank that sends nothing on has let go of its end.
-            let _ = close.send(trailer);
+            let _ = close.send(Some(trailer));
             completed(CompletedSum {
                 generation: passage.config.generation,
                 step: passage.step,
@@ -113,7 +114,13 @@ impl OrderedExecutor {
             });
             Ok(trailer)
         };
-        let (trailer, ()) = tokio::try_join!(complete, send_on(passage, sum_to.as_mut(), sum, closed))?;
+        let sending = async {
+            match sum_to {
+                Some(to) => send_on(passage, to, sum, closed).await,
+                None => Ok(()),
+            }
+        };
+        let (trailer, ()) = tokio::try_join!(complete, sending)?;
         Ok(trailer)
     }
 
@@ -123,15 +130,15 @@ impl OrderedExecutor {
     }
 }
 
-/// The gradients that a visit adds, in shard order.
-fn of(visit: &VisitPart, pieces: &BTreeMap<u32, Piece>) -> Vec<GradientView> {
-    let own = pieces.range(visit.shards.start()..visit.shards.end());
+/// This rank's gradients of a run of shards, in order.
+pub(super) fn own(shards: ShardRange, pieces: &BTreeMap<u32, Piece>) -> Vec<GradientView> {
+    let own = pieces.range(shards.start()..shards.end());
     own.map(|(_, piece)| piece.gradient.clone()).collect()
 }
 
 impl LinkedStay {
     async fn pass(&mut self, passage: Passage<'_>, pieces: &BTreeMap<u32, Piece>) -> Result<(), RingError> {
-        let own = of(&self.visit, pieces);
+        let own = own(self.visit.shards, pieces);
         for index in passage.layout().travel() {
             let running = receive_running(passage, self.from.as_mut(), index).await?;
             let terms = terms(running.as_deref(), &own, index).await;
@@ -169,7 +176,7 @@ async fn receive_running<'a>(
 }
 
 /// Receives each chunk of the finished sum.
-async fn receive(passage: Passage<'_>, from: &mut Incoming, filling: &mut Filling<'_>) -> Result<(), RingError> {
+pub(super) async fn receive(passage: Passage<'_>, from: &mut Incoming, filling: &mut Filling<'_>) -> Result<(), RingError> {
     for index in passage.layout().travel() {
         let sum = from.receive(passage, Chunk::sum(index)).await?;
         filling.fill(index, |out| out.copy_from_slice(&sum));
@@ -177,23 +184,21 @@ async fn receive(passage: Passage<'_>, from: &mut Incoming, filling: &mut Fillin
     Ok(())
 }
 
-/// Sends the finished sum on along the way back.
-async fn send_on(
+/// Sends the finished sum on, chunk by chunk as they are there, and then its trailer.
+pub(super) async fn send_on(
     passage: Passage<'_>,
-    to: Option<&mut Outgoing>,
+    to: &mut Outgoing,
     sum: GradientView,
-    closed: oneshot::Receiver<Trailer>,
+    mut closed: watch::Receiver<Option<Trailer>>,
 ) -> Result<(), RingError> {
-    let Some(to) = to else {
-        return Ok(());
-    };
     for index in passage.layout().travel() {
         let chunk = sum.chunk(index).await;
         to.send(passage, Chunk::sum(index), |out| out.copy_from_slice(chunk)).await?;
     }
     // Its other end is gone only when the whole step has failed.
-    match closed.await {
-        Ok(trailer) => to.send_trailer(passage, trailer).await,
-        Err(_) => Ok(()),
+    let trailer = closed.wait_for(Option::is_some).await.ok().and_then(|trailer| *trailer);
+    match trailer {
+        Some(trailer) => to.send_trailer(passage, trailer).await,
+        None => Ok(()),
     }
 }

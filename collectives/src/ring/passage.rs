@@ -46,19 +46,34 @@ pub(super) struct Incoming {
 pub(super) struct Chunk {
     pub(super) kind: FrameKind,
     pub(super) index: u32,
+    /// A rank without shards has nothing to say of it but that it is at this step.
+    empty: bool,
 }
 
 impl Chunk {
     /// A chunk of the sum over some shards.
     pub(super) const fn running(index: u32) -> Self {
-        let kind = FrameKind::Running;
-        Self { kind, index }
+        Self {
+            kind: FrameKind::Running,
+            index,
+            empty: false,
+        }
+    }
+
+    /// In place of a chunk of the sum over no shards.
+    pub(super) const fn nothing(index: u32) -> Self {
+        Self {
+            empty: true,
+            ..Self::running(index)
+        }
     }
 
     /// A chunk of the sum over all shards.
     pub(super) const fn sum(index: u32) -> Self {
-        let kind = FrameKind::Sum;
-        Self { kind, index }
+        Self {
+            kind: FrameKind::Sum,
+            ..Self::running(index)
+        }
     }
 }
 
@@ -84,8 +99,21 @@ impl Passage<'_> {
         reduce::sum_into(self.layout(), self.layout().chunk(index), out, terms);
     }
 
+    /// Adds a gradient's chunk `index` to what is there already, if there is something.
+    pub(super) fn add(&self, index: u32, running: &mut Vec<u8>, gradient: &[u8]) {
+        if running.is_empty() {
+            running.extend_from_slice(gradient);
+        } else {
+            reduce::add(self.layout(), self.layout().chunk(index), running, gradient);
+        }
+    }
+
     fn header(&self, way: Way, chunk: Chunk) -> FrameHeader {
-        let bytes = self.layout().chunk(chunk.index).len();
+        let bytes = if chunk.empty {
+            0
+        } else {
+            self.layout().chunk(chunk.index).len()
+        };
         FrameHeader {
             generation: self.config.generation,
             step: self.step,
@@ -98,13 +126,10 @@ impl Passage<'_> {
     }
 
     fn trailer_header(&self, way: Way) -> FrameHeader {
-        let chunk = Chunk {
-            kind: FrameKind::Trailer,
-            index: 0,
-        };
         FrameHeader {
+            kind: FrameKind::Trailer,
             payload_bytes: TRAILER_BYTES,
-            ..self.header(way, chunk)
+            ..self.header(way, Chunk::sum(0))
         }
     }
 

@@ -10,7 +10,7 @@ use sardana_collectives::links::{self, LinkReceiver, LinkSender};
 use sardana_collectives::ring::{self, CompletedSum, PlanLinks, RingConfig, RingError, RingInput, RingLinks};
 use sardana_protocol::job::Order;
 use sardana_protocol::messages::Trailer;
-use sardana_protocol::plan::{Part, Plan, Visit};
+use sardana_protocol::plan::{Part, Plan, StarPart, Visit};
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, Step};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -219,6 +219,8 @@ fn closes(plan: &Plan, rank: u32) -> bool {
     match plan.part(Rank::new(rank)).unwrap() {
         Part::Ordered(part) => part.sum_from.is_none(),
         Part::Ring(_) => rank as usize + 1 == plan.parts().len(),
+        Part::Star(StarPart::Hub(_)) => true,
+        Part::Star(StarPart::Leaf(_)) => false,
     }
 }
 
@@ -265,6 +267,15 @@ impl Dance {
             layout: layout(),
             first: Plan::new(order, world, &retry(world, shards)),
             steady: Plan::new(order, world, &steady(world, shards)),
+        }
+    }
+
+    /// Both plans are stars. The first one's hub may be another rank than the other's, and is visited more than once.
+    pub(crate) fn star(world: u32, shards: u32) -> Self {
+        Self {
+            layout: layout(),
+            first: Plan::star(world, &retry(world, shards)),
+            steady: Plan::star(world, &steady(world, shards)),
         }
     }
 

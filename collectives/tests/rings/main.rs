@@ -11,3 +11,4 @@ mod inputs;
 mod links;
 mod ordered;
 mod quic;
+mod star;

@@ -9,7 +9,7 @@ pub use notices::*;
 pub use shells::*;
 
 /// Version of every message. A peer of another version is refused with both numbers.
-pub const WIRE_VERSION: u16 = 7;
+pub const WIRE_VERSION: u16 = 8;
 
 /// Most shards of a job. A message lists at most one range per shard, so this bounds messages; finer grain than 4,096 shards a
 /// step buys no balance. A job with more is refused when it is built.
@@ -25,6 +25,13 @@ pub const MAX_GRADIENTS: u64 = 1 << 62;
 
 /// Most workers of a generation. `Form` lists the members, about 40 bytes each, and must fit one control frame.
 pub const MAX_WORKERS: u32 = 1_024;
+
+/// Most workers whose gradients one of them adds up in a star: the hub has two links with each of the others.
+pub const STAR_WORKERS: u32 = 64;
+
+/// So many more bytes a star may move, for each rank that a running sum would have to go over, there and back, besides: what a link moves while
+/// two messages are on their way from process to process.
+pub const STAR_BYTES: u64 = 128 << 10;
 
 /// Most members that hold a snapshot. Each joiner that copies it is told all of them with the hash of each share, some 60 bytes, and
 /// connects to all of them: four kilobytes and 64 connections are nothing, a thousand of them for each of a thousand are. So many give more

@@ -169,6 +169,12 @@ impl Membership {
         broken.last = now;
     }
 
+    /// Whether a link between two workers that are here could not be made, or broke, and it is not known yet whether they can be linked.
+    pub(super) fn doubts_links(&self) -> bool {
+        let here = |worker| self.members.contains_key(worker);
+        self.faults.breaks.pairs.keys().any(|(one, other)| here(one) && here(other))
+    }
+
     /// Members of a generation that works can be linked with others. A worker that trains alone has not shown that it can.
     pub(super) fn forget_breaks(&mut self) {
         let members: BTreeSet<WorkerId> = self.formation.iter().flat_map(Formation::workers).collect();

@@ -20,6 +20,8 @@ pub(super) struct Sums {
     pub(super) order: Order,
     /// K.
     pub(super) shards: u32,
+    /// Bytes of one gradient.
+    pub(super) gradient_bytes: u64,
     /// What becomes of the state at the end.
     pub(super) last: Last,
 }
@@ -115,8 +117,8 @@ impl Formation {
             generation,
             step,
             digest: MembersDigest::of(members.iter().map(|member| member.worker)),
-            first: Schedule::new(order, members.len(), first),
-            steady: Schedule::new(order, members.len(), later),
+            first: Schedule::new(sums, members.len(), first),
+            steady: Schedule::new(sums, members.len(), later),
             others: fetchers(&catch_up),
             ranks: ranks_of(&members),
             members,
@@ -140,7 +142,7 @@ impl Formation {
 
     /// A generation in which no member is behind, and all steps are alike.
     fn simple(generation: Generation, sums: Sums, step: Step, members: Vec<MemberAddress>, steady: Vec<Visit>) -> Self {
-        let steady = Schedule::new(sums.order, members.len(), steady);
+        let steady = Schedule::new(sums, members.len(), steady);
         Self {
             generation,
             step,
@@ -340,12 +342,14 @@ impl Form {
         members: Vec<MemberAddress>,
         [first, steady]: [Vec<Visit>; 2],
     ) -> Vec<Self> {
-        let first = Schedule::new(order, members.len(), first);
         let sums = Sums {
             order,
             shards: 0,
+            // Of any size: the sum runs from rank to rank.
+            gradient_bytes: u64::MAX,
             last: Last::Forgotten,
         };
+        let first = Schedule::new(sums, members.len(), first);
         let formation = Formation {
             first,
             ..Formation::simple(generation, sums, step, members, steady)

@@ -118,7 +118,7 @@ impl Membership {
             return Lack::Need(Need::Room {
                 room,
                 shards: self.config.shards,
-                gradient: self.members.values().map(|record| record.memory.gradient).max().unwrap_or(0),
+                gradient: self.gradient_bytes(),
             });
         }
         if !self.has_begun() && have < self.config.expected && self.now.saturating_sub(since) < GATHER {

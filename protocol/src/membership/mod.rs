@@ -205,8 +205,19 @@ impl Membership {
         Sums {
             order: self.config.order,
             shards: self.config.shards,
+            // In a star a worker that cannot be reached has one witness alone, where the sum runs from rank to rank it has two.
+            gradient_bytes: if self.doubts_links() {
+                u64::MAX
+            } else {
+                self.gradient_bytes()
+            },
             last: self.config.saves.map_or(Last::Forgotten, |_| Last::Snapshot),
         }
+    }
+
+    /// Bytes of one gradient, as workers have said; 0 if there are none.
+    fn gradient_bytes(&self) -> u64 {
+        self.members.values().map(|record| record.memory.gradient).max().unwrap_or(0)
     }
 
     /// Whether this life has formed or adopted a generation.

@@ -1,6 +1,6 @@
 //! Which member computes which shards in a step, and along which hops their gradients are added.
 
-use crate::job::Order;
+use super::formation::Sums;
 use crate::plan::{Plan, Visit};
 use crate::words::ShardRange;
 
@@ -14,7 +14,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    pub(super) fn new(order: Order, world_size: usize, visits: Vec<Visit>) -> Self {
+    pub(super) fn new(sums: Sums, world_size: usize, visits: Vec<Visit>) -> Self {
         let mut shares: Vec<Option<(u32, ShardRange)>> = vec![None; world_size];
         for visit in &visits {
             if let Some(share) = shares.get_mut(visit.rank.index()) {
@@ -25,7 +25,7 @@ impl Schedule {
         let none = (0, ShardRange::new(0, 0));
         let world_size = u32::try_from(world_size).unwrap_or(u32::MAX);
         Self {
-            plan: Plan::new(order, world_size, &visits),
+            plan: Plan::fastest(sums.order, world_size, &visits, sums.gradient_bytes),
             visits,
             shares: shares.into_iter().map(|share| share.unwrap_or(none)).collect(),
         }

@@ -6,12 +6,13 @@
 mod ordered;
 mod part;
 mod ring;
+mod star;
 
 use crate::job::Order;
 use crate::limits::{MAX_SHARDS, MAX_WORKERS};
 use crate::words::{Rank, ShardRange};
 
-pub use part::{HopEnd, OrderedPart, Part, PartError, RingPart, Visit, VisitPart};
+pub use part::{Brought, HopEnd, HubPart, LeafPart, OrderedPart, Part, PartError, RingPart, StarPart, Visit, VisitPart};
 
 /// Names a hop within its plan.
 pub type HopId = u16;
@@ -62,6 +63,21 @@ impl Plan {
             Order::Exact => ordered::plan(&visits, world_size),
             Order::Fast => ring::plan(&visits, world_size),
         }
+    }
+
+    /// The fastest plan for gradients of so many bytes; as [`Self::new`], which is the best one for large gradients.
+    #[must_use]
+    pub fn fastest(order: Order, world_size: u32, visits: &[Visit], gradient_bytes: u64) -> Self {
+        match order {
+            Order::Exact if star::pays(visits, world_size, gradient_bytes) => Self::star(world_size, visits),
+            Order::Exact | Order::Fast => Self::new(order, world_size, visits),
+        }
+    }
+
+    /// The star of these visits, whatever the size of gradients.
+    #[must_use]
+    pub fn star(world_size: u32, visits: &[Visit]) -> Self {
+        star::plan(&joined(visits), world_size)
     }
 
     /// The streams that it needs, by id from 0.

@@ -1,6 +1,6 @@
 //! What one rank does in a plan, as it is told.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,8 @@ pub enum Part {
     Ordered(OrderedPart),
     /// It takes part in a ring reduce-scatter and all-gather.
     Ring(RingPart),
+    /// It sends its shards to one rank, which adds all, or is that rank.
+    Star(StarPart),
 }
 
 /// What one rank does in the ordered plan.
@@ -65,6 +67,57 @@ pub struct RingPart {
     pub shards: Vec<ShardRange>,
     /// From the rank before and to the rank after; none when it is alone.
     pub hops: Option<(HopEnd, HopEnd)>,
+}
+
+/// What one rank does in the star plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StarPart {
+    /// It adds what all bring.
+    Hub(HubPart),
+    /// It brings its shards, and gets the sum.
+    Leaf(LeafPart),
+}
+
+/// What the rank in the middle of a star does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HubPart {
+    /// What it adds, in shard order.
+    pub adds: Vec<Brought>,
+    /// Where it sends the finished sum: to every other rank.
+    pub sums_to: Vec<HopEnd>,
+}
+
+/// A run of shards whose gradients are brought to the hub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Brought {
+    /// The shards; none of a spare, which says by it that it is at this step.
+    pub shards: ShardRange,
+    /// Whence they come; none for the hub's own.
+    pub from: Option<HopEnd>,
+}
+
+/// What any other rank of a star does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeafPart {
+    /// Its runs of shards, in order.
+    pub brings: Vec<ShardRange>,
+    /// Where it sends their gradients.
+    pub to: HopEnd,
+    /// Whence the finished sum comes.
+    pub sum_from: HopEnd,
+}
+
+impl Brought {
+    /// How many gradients of a chunk come for it, one after the other: that of each shard; those from shard 0 on are one, as their sum is
+    /// known where they are.
+    #[must_use]
+    pub const fn gradients(shards: ShardRange) -> u32 {
+        if shards.start() == 0 && !shards.is_empty() {
+            1
+        } else {
+            shards.len()
+        }
+    }
 }
 
 /// Why a part cannot be executed. Its generation is wrong as a whole: its coordinator is of another version or at fault, and the
@@ -118,10 +171,15 @@ impl Part {
         self.runs().into_iter().filter(|run| !run.is_empty()).collect()
     }
 
-    fn runs(&self) -> Vec<ShardRange> {
+    pub(super) fn runs(&self) -> Vec<ShardRange> {
         match self {
             Self::Ordered(part) => part.visits.iter().map(|visit| visit.shards).collect(),
             Self::Ring(part) => part.shards.clone(),
+            Self::Star(StarPart::Hub(part)) => {
+                let own = part.adds.iter().filter(|brought| brought.from.is_none());
+                own.map(|brought| brought.shards).collect()
+            }
+            Self::Star(StarPart::Leaf(part)) => part.brings.clone(),
         }
     }
 
@@ -135,6 +193,12 @@ impl Part {
                 (onwards.chain(part.sum_to).collect(), backwards.chain(part.sum_from).collect())
             }
             Self::Ring(part) => part.hops.iter().map(|&(from, to)| (to, from)).unzip(),
+            Self::Star(StarPart::Hub(part)) => {
+                // Several runs may come over one.
+                let from: BTreeMap<HopId, HopEnd> = part.froms().map(|end| (end.hop, end)).collect();
+                (part.sums_to.clone(), from.into_values().collect())
+            }
+            Self::Star(StarPart::Leaf(part)) => (vec![part.to], vec![part.sum_from]),
         }
     }
 
@@ -149,7 +213,7 @@ impl Part {
     #[must_use]
     pub const fn order(&self) -> Order {
         match self {
-            Self::Ordered(_) => Order::Exact,
+            Self::Ordered(_) | Self::Star(_) => Order::Exact,
             Self::Ring(_) => Order::Fast,
         }
     }
@@ -193,6 +257,8 @@ impl Part {
         match self {
             Self::Ordered(part) => part.flaw().map_or(Ok(()), wrong),
             Self::Ring(part) => part.flaw(rank, world_size).map_or(Ok(()), wrong),
+            Self::Star(StarPart::Hub(part)) => part.flaw(world_size, shards).map_or(Ok(()), wrong),
+            Self::Star(StarPart::Leaf(part)) => part.flaw().map_or(Ok(()), wrong),
         }
     }
 }
@@ -223,5 +289,38 @@ impl RingPart {
             None => (world_size > 1).then_some("a ring of several has links"),
             Some(hops) => (!neighbours(hops)).then_some("a ring leads from each rank to the next"),
         }
+    }
+}
+
+impl HubPart {
+    /// The hops over which others' shards come, each as often as runs do.
+    fn froms(&self) -> impl Iterator<Item = HopEnd> {
+        self.adds.iter().filter_map(|brought| brought.from)
+    }
+
+    fn flaw(&self, world_size: u32, shards: u32) -> Option<&'static str> {
+        let end = self.adds.iter().try_fold(0, |next, brought| {
+            let follows = brought.shards.start() == next && brought.shards.end() >= next;
+            follows.then_some(brought.shards.end())
+        });
+        if end != Some(shards) {
+            return Some("a hub adds every shard once, in order");
+        }
+        let ways: BTreeSet<(HopId, Rank)> = self.froms().map(|end| (end.hop, end.peer)).collect();
+        let hops: BTreeSet<HopId> = ways.iter().map(|&(hop, _)| hop).collect();
+        let peers: BTreeSet<Rank> = ways.iter().map(|&(_, peer)| peer).collect();
+        let told: BTreeSet<Rank> = self.sums_to.iter().map(|end| end.peer).collect();
+        let each_once = hops.len() == ways.len() && peers.len() == ways.len() && told.len() == self.sums_to.len();
+        let all = u32::try_from(told.len()).is_ok_and(|told| told + 1 == world_size);
+        (!each_once || !all || peers != told).then_some("a hub has one hop from every other rank, and one to it")
+    }
+}
+
+impl LeafPart {
+    fn flaw(&self) -> Option<&'static str> {
+        if self.brings.is_empty() {
+            return Some("a leaf brings something, if only that it has no shards");
+        }
+        (self.to.peer != self.sum_from.peer).then_some("the sum comes from the hub")
     }
 }

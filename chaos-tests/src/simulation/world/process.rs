@@ -7,7 +7,7 @@ use std::time::Duration;
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::member::{Lacking, Member, Work};
 use sardana_protocol::messages::{Form, MemberAddress, Motion, Trailer, WorkerMessage};
-use sardana_protocol::plan::{HopEnd, HopId, OrderedPart, Part};
+use sardana_protocol::plan::{HopEnd, HopId, Part};
 use sardana_protocol::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
 use super::joining::Joining;
@@ -118,9 +118,9 @@ pub(crate) struct RingEnd {
     pub(crate) begun: Option<Step>,
     pub(crate) offered: BTreeMap<ShardRange, Gradients>,
     pub(crate) closing: Trailer,
-    /// The running sum waits here.
-    pub(crate) arrived: Option<(Step, HopId, Gradients)>,
-    /// The last step whose sum was begun here, at rank 0.
+    /// What has come over each hop and waits: the running sum, or what leaves have brought.
+    pub(crate) arrived: BTreeMap<(Step, HopId), Gradients>,
+    /// The last step whose sum was begun here, at rank 0, or to which this leaf has brought its gradients.
     pub(crate) started: Option<Step>,
 }
 
@@ -140,28 +140,24 @@ impl RingEnd {
             begun: None,
             offered: BTreeMap::new(),
             closing: Trailer::Continue,
-            arrived: None,
+            arrived: BTreeMap::new(),
             started: None,
         }
     }
 
     /// What it does in a step.
-    pub(crate) fn part(&self, step: Step) -> &OrderedPart {
-        let part = if step == self.form.step {
+    pub(crate) fn part(&self, step: Step) -> &Part {
+        if step == self.form.step {
             &self.form.first
         } else {
             &self.form.steady
-        };
-        match part {
-            Part::Ordered(part) => part,
-            Part::Ring(_) => unreachable!("the job's order is exact, and members check their parts"),
         }
     }
 
     /// Whether all of this rank's pieces of the step are here.
     pub(crate) fn is_ready_for(&self, step: Step) -> bool {
-        let mut visits = self.part(step).visits.iter();
-        self.begun == Some(step) && visits.all(|visit| self.pieces_of(visit.shards).is_some())
+        let mut runs = self.part(step).shards().into_iter();
+        self.begun == Some(step) && runs.all(|run| self.pieces_of(run).is_some())
     }
 
     /// The pieces that make up `shards`, if all of them are here.

@@ -1,14 +1,15 @@
-//! How a step's gradients are summed: the running sum goes from visit to visit, the finished one back along the ranks.
+//! How a step's gradients are summed: the running sum goes from visit to visit, the finished one back along the ranks; or all leaves of a star
+//! bring theirs to its hub, which sends all of them the sum.
 
 use std::rc::Rc;
 
 use sardana_protocol::member::Event;
 use sardana_protocol::messages::Trailer;
-use sardana_protocol::plan::HopId;
+use sardana_protocol::plan::{HopId, HubPart, LeafPart, OrderedPart, Part, StarPart};
 use sardana_protocol::words::{Generation, Step, WorkerId};
 
 use super::World;
-use super::process::{Data, Links};
+use super::process::{Data, Links, RingEnd};
 use crate::simulation::calendar::Happening;
 use crate::simulation::model::{Gradients, Sum};
 use crate::simulation::network::Node;
@@ -71,40 +72,15 @@ impl World {
     fn pass(&mut self, worker: WorkerId) -> Option<Pass> {
         let ring = self.processes.get_mut(&worker)?.ring.as_mut()?;
         let step = ring.begun.filter(|_| ring.links == Links::Made)?;
-        let first = ring.part(step).visits.first()?.from.is_none();
-        let waits = ring.arrived.as_ref().is_some_and(|(arrived, ..)| *arrived == step);
-        let begins = first && ring.started < Some(step);
-        if !(waits || begins) || !ring.is_ready_for(step) {
+        if !ring.is_ready_for(step) {
             return None;
         }
-        let (from, mut gradients) = if waits {
-            let (_, hop, gradients) = ring.arrived.take()?;
-            (Some(hop), gradients)
-        } else {
-            ring.started = Some(step);
-            (None, Gradients::new())
-        };
-        let mut visits = ring.part(step).visits.iter();
-        let visit = *visits.find(|visit| visit.from.map(|end| end.hop) == from)?;
-        ring.add(visit.shards, &mut gradients);
-        let generation = ring.form.generation;
-        if let Some(next) = visit.to {
-            return Some(Pass::On {
-                to: ring.member(next),
-                generation,
-                step,
-                hop: next.hop,
-                gradients,
-            });
+        match ring.part(step).clone() {
+            Part::Ordered(part) => ring.visit(&part, step),
+            Part::Star(StarPart::Leaf(part)) => ring.bring(&part, step),
+            Part::Star(StarPart::Hub(part)) => ring.add_up(&part, step),
+            Part::Ring(_) => unreachable!("the job's order is exact, and members check their parts"),
         }
-        let trailer = ring.closing;
-        ring.closing = trailer.after_closing();
-        Some(Pass::Closed {
-            generation,
-            step,
-            trailer,
-            gradients,
-        })
     }
 
     /// A link carries something, after a cut that is short.
@@ -129,7 +105,7 @@ impl World {
         let Some(ring) = ring.filter(|ring| ring.links != Links::Broken) else {
             return;
         };
-        ring.arrived = Some((step, hop, gradients));
+        ring.arrived.insert((step, hop), gradients);
         self.push_ring(worker);
     }
 
@@ -139,13 +115,18 @@ impl World {
         let Some(ring) = ring.filter(|ring| ring.form.generation == generation && ring.links == Links::Made) else {
             return;
         };
-        let next = ring.part(sum.step).sum_to.and_then(|end| ring.member(end));
+        let ends = match ring.part(sum.step) {
+            Part::Ordered(part) => part.sum_to.as_slice(),
+            Part::Star(StarPart::Hub(part)) => part.sums_to.as_slice(),
+            Part::Star(StarPart::Leaf(_)) | Part::Ring(_) => &[],
+        };
+        let next: Vec<WorkerId> = ends.iter().filter_map(|&end| ring.member(end)).collect();
         let Sum {
             step,
             ref gradients,
             trailer,
         } = sum;
-        if let Some(next) = next {
+        for next in next {
             let on = Happening::Summed {
                 worker: next,
                 generation,
@@ -161,5 +142,83 @@ impl World {
             trailer,
         };
         self.leave_for(worker, event, Data::Sum(sum));
+    }
+}
+
+impl RingEnd {
+    /// Lets the running sum go on, if it is here or begins here.
+    fn visit(&mut self, part: &OrderedPart, step: Step) -> Option<Pass> {
+        let waits = self.arrived.keys().find(|(arrived, _)| *arrived == step).copied();
+        let (from, mut gradients) = match waits {
+            Some(place) => (Some(place.1), self.arrived.remove(&place)?),
+            None if part.visits.first()?.from.is_none() && self.started < Some(step) => {
+                self.started = Some(step);
+                (None, Gradients::new())
+            }
+            None => return None,
+        };
+        let mut visits = part.visits.iter();
+        let visit = *visits.find(|visit| visit.from.map(|end| end.hop) == from)?;
+        self.add(visit.shards, &mut gradients);
+        match visit.to {
+            Some(end) => Some(Pass::On {
+                to: self.member(end),
+                generation: self.form.generation,
+                step,
+                hop: end.hop,
+                gradients,
+            }),
+            None => Some(self.close(step, gradients)),
+        }
+    }
+
+    /// Brings the hub what this rank has.
+    fn bring(&mut self, part: &LeafPart, step: Step) -> Option<Pass> {
+        if self.started >= Some(step) {
+            return None;
+        }
+        self.started = Some(step);
+        let mut gradients = Gradients::new();
+        part.brings.iter().for_each(|&run| self.add(run, &mut gradients));
+        Some(Pass::On {
+            to: self.member(part.to),
+            generation: self.form.generation,
+            step,
+            hop: part.to.hop,
+            gradients,
+        })
+    }
+
+    /// Adds what all have brought, once all of it is here.
+    fn add_up(&mut self, part: &HubPart, step: Step) -> Option<Pass> {
+        let mut hops = part.adds.iter().filter_map(|brought| brought.from).map(|end| end.hop);
+        if self.started >= Some(step) || !hops.all(|hop| self.arrived.contains_key(&(step, hop))) {
+            return None;
+        }
+        self.started = Some(step);
+        let mut sum = Gradients::new();
+        for brought in &part.adds {
+            match brought.from {
+                Some(end) => {
+                    let waits = self.arrived.get_mut(&(step, end.hop))?;
+                    let count = waits.len().min(brought.shards.len() as usize);
+                    sum.extend(waits.drain(..count));
+                }
+                None => self.add(brought.shards, &mut sum),
+            }
+        }
+        self.arrived.retain(|(arrived, _), _| *arrived > step);
+        Some(self.close(step, sum))
+    }
+
+    fn close(&mut self, step: Step, gradients: Gradients) -> Pass {
+        let trailer = self.closing;
+        self.closing = trailer.after_closing();
+        Pass::Closed {
+            generation: self.form.generation,
+            step,
+            trailer,
+            gradients,
+        }
     }
 }

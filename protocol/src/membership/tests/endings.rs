@@ -190,7 +190,7 @@ fn where_memory_does_not_hold_the_shards_a_stop_ends_the_job_all_the_same() {
     job.halted(1, 2, 3);
     assert_eq!(
         job.halted(3, 2, 3).last(),
-        Some(&"waiting: 2 here, needs room for 60 shards, there is room for 48 (60 B and 48 B of gradients)".to_owned())
+        Some(&"waiting: 2 here, needs room for 60 shards, there is room for 48 (3.7 GiB and 3 GiB of gradients)".to_owned())
     );
     assert_eq!(forms(&job.event(Event::StopRequested)).len(), 2);
 }

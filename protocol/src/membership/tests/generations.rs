@@ -69,7 +69,7 @@ fn a_job_without_room_for_its_shards_waits_and_says_so() {
         expected: 1,
         ..config()
     });
-    let need = "waiting: 1 here, needs room for 25 shards, there is room for 24 (25 B and 24 B of gradients)";
+    let need = "waiting: 1 here, needs room for 25 shards, there is room for 24 (1.5 GiB and 1.5 GiB of gradients)";
     assert_eq!(job.arrives(1, 0), ["joined w1 at s0", need]);
     assert_eq!(job.arrives(2, 0)[1], "forming g1.1 of [1, 2] at s0");
 }

@@ -24,6 +24,7 @@ mod saving;
 mod scale;
 mod silence;
 mod silent_depots;
+mod stars;
 mod stopped;
 mod wording;
 
@@ -148,7 +149,7 @@ fn arrival(worker: u64, introduction: Introduction) -> Arrival {
         worker: w(worker),
         address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
         capacity: 24,
-        memory: GradientMemory::unbounded(1),
+        memory: GradientMemory::unbounded(64 << 20),
         introduction,
     }
 }

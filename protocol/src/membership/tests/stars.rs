@@ -1,0 +1,68 @@
+//! Gradients so small that one member adds up those of all.
+
+use super::*;
+use crate::memory::GradientMemory;
+use crate::plan::{Part, StarPart};
+
+const SMALL: GradientMemory = GradientMemory::unbounded(4 << 10);
+
+/// Workers with small gradients that are about to train.
+fn forming(workers: u64) -> (Job, Vec<Command>) {
+    let mut job = Job::new(Config {
+        expected: u32::try_from(workers).unwrap(),
+        ..config()
+    });
+    let arrives = |worker| {
+        job.comes(Arrival {
+            memory: SMALL,
+            ..newcomer(worker, standing(0))
+        })
+    };
+    let told = (1..=workers).map(arrives).last().unwrap();
+    (job, told)
+}
+
+/// Of each member: `h` for the hub of a star, `l` for a leaf, `-` where the sum runs from rank to rank.
+fn parts(told: &[Command]) -> String {
+    let letter = |(_, form): (u64, Form)| {
+        assert_eq!(form.first, form.steady);
+        match form.steady {
+            Part::Star(StarPart::Hub(_)) => 'h',
+            Part::Star(StarPart::Leaf(_)) => 'l',
+            Part::Ordered(_) => '-',
+            Part::Ring(_) => panic!("the order is exact"),
+        }
+    };
+    forms(told).into_iter().map(letter).collect()
+}
+
+#[test]
+fn three_or_more_are_a_star_and_the_closer_is_its_hub() {
+    for (workers, expected) in [(1, "-"), (2, "--"), (3, "llh"), (5, "llllh")] {
+        let (mut job, told) = forming(workers);
+        assert_eq!(parts(&told), expected);
+        job.all_ready(1..=workers, 1);
+        let told = words(&job.event(Event::StopRequested));
+        has(&told, &format!("to w{workers}: close g1.1 with stop"));
+    }
+}
+
+#[test]
+fn after_a_link_broke_each_has_two_neighbours_until_all_train() {
+    let (mut job, _) = forming(4);
+    job.ready(1, 1);
+    job.link_broken(2, 1, 4);
+    job.ready(3, 1);
+    job.link_broken(4, 1, 2);
+    let halts = |job: &mut Job, count: u64| {
+        let told = (1..=4).map(|worker| job.halts(worker, g(count), standing(count - 2)));
+        parts(&told.last().unwrap())
+    };
+    assert_eq!(halts(&mut job, 2), "----");
+    job.all_ready(1..=4, 2);
+    for worker in 1..=4 {
+        job.says(worker, heartbeat(2, tally(1), 0, None));
+    }
+    job.membership.disturb();
+    assert_eq!(halts(&mut job, 3), "lllh", "nothing speaks against them any more");
+}
