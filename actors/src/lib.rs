@@ -23,7 +23,7 @@ pub mod operator;
 pub mod peers;
 #[cfg(test)]
 mod refused;
-mod room;
+pub mod room;
 #[cfg(test)]
 mod testing;
 mod watched;

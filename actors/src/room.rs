@@ -40,7 +40,8 @@ impl Room {
 }
 
 /// So many zeros, to be filled from several sides, in large pages where the system has them.
-pub(crate) fn zeros(bytes: usize) -> BytesMut {
+#[must_use]
+pub fn zeros(bytes: usize) -> BytesMut {
     let mut zeros = BytesMut::zeroed(bytes);
     #[cfg(target_os = "linux")]
     large_pages(&mut zeros);

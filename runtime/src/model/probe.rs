@@ -3,13 +3,14 @@
 //!
 //! It must not know of other workers; comparing is admission's work.
 
+use bytes::BytesMut;
 use sardana_collectives::gradient::{GradientBuffer, GradientError, Mean, Sum, WriteMode};
 use sardana_collectives::layout::{Layout, LayoutError};
-use sardana_protocol::state::{Dtype, StateHash};
+use sardana_protocol::state::{Dtype, StateHash, TensorSpec};
 use sardana_protocol::words::Step;
 
 use super::saved::{restore, save};
-use super::state::{StateError, shared_hash, state_hash};
+use super::state::{StateError, Take, shared_checked, shared_hash, state_hash, state_specs, visit_checked};
 use super::{ModelError, Trainable};
 use crate::data::{Sampler, Shard};
 
@@ -107,54 +108,47 @@ pub enum ProbeError {
     },
 }
 
-/// What the model shares with another thread must be what it shows to its own.
-fn check_shared(model: &dyn Trainable, step: Step) -> Result<(), ProbeError> {
-    let Some(shared) = model.share() else { return Ok(()) };
-    let (expected, found) = (state_hash(model, step)?, shared_hash(shared.as_ref(), step)?);
-    if expected == found {
-        Ok(())
-    } else {
-        Err(ProbeError::SharesAnother { expected, found })
-    }
-}
-
 /// Takes one gradient and one update of the model's state 0, checks the promises of [`Trainable`], and leaves the model in
-/// state 0. It costs three gradients of one shard, two updates and some copies of the state.
+/// state 0. It costs three gradients of one shard, two updates, a copy of the state, and three hashes: of state 0, and twice of state 1.
 ///
 /// # Errors
 /// When the model fails or breaks a promise; it may then be in any state: drop it.
 pub fn probe(model: &mut dyn Trainable, sampler: &Sampler) -> Result<Probe, ProbeError> {
     let layout = Layout::new(model.gradients(), model.auxiliary().len())?;
     let shard = sampler.shard(Step::ZERO, 0);
-    let start = Start {
-        hash: state_hash(model, Step::ZERO)?,
-        saved: save(model)?,
-    };
+    let start = Start::of(model)?;
 
-    let first = sum(model, &layout, &shard)?;
-    let second = sum(model, &layout, &shard)?;
+    let first = sum(model, &layout, &shard, GradientBuffer::zeros(&layout))?;
+    let second = sum(model, &layout, &shard, GradientBuffer::zeros(&layout))?;
     if let Some(place) = difference(model, &layout, &first, &second)? {
         return Err(ProbeError::GradientVaries(place));
     }
-    let (expected, found) = (start.hash, state_hash(model, Step::ZERO)?);
-    if expected != found {
+    if !start.is_shown_by(&|take| visit_checked(model, take))? {
+        let (expected, found) = (start.hash, state_hash(model, Step::ZERO)?);
         return Err(ProbeError::GradientMovesState { expected, found });
     }
+    if let Some(shared) = model.share()
+        && !start.is_shown_by(&|take| shared_checked(shared.as_ref(), take))?
+    {
+        let (expected, found) = (start.hash, shared_hash(shared.as_ref(), Step::ZERO)?);
+        return Err(ProbeError::SharesAnother { expected, found });
+    }
 
-    check_shared(model, Step::ZERO)?;
-    let after = apply(model, &layout, &first)?;
-    check_shared(model, Step::ZERO.next())?;
+    // Of state 1 once what is shared is hashed, and once what is shown.
+    apply(model, &layout, &first)?;
+    let after = match model.share() {
+        Some(shared) => shared_hash(shared.as_ref(), Step::ZERO.next())?,
+        None => state_hash(model, Step::ZERO.next())?,
+    };
     start.bring_back(model)?;
-    let third = sum(model, &layout, &shard)?;
+    let third = sum(model, &layout, &shard, second.into_buffer())?;
     if let Some(place) = difference(model, &layout, &first, &third)? {
         return Err(ProbeError::GradientHasHiddenState(place));
     }
-    let again = apply(model, &layout, &first)?;
+    apply(model, &layout, &first)?;
+    let again = state_hash(model, Step::ZERO.next())?;
     if after != again {
-        return Err(ProbeError::ApplyHasHiddenState {
-            expected: after,
-            found: again,
-        });
+        return Err(other_after(model, after, again)?);
     }
     start.bring_back(model)?;
     Ok(Probe {
@@ -163,26 +157,56 @@ pub fn probe(model: &mut dyn Trainable, sampler: &Sampler) -> Result<Probe, Prob
     })
 }
 
+/// Why the same update gave `after` at first, as the model shares it, and then `again`, as it shows it.
+fn other_after(model: &dyn Trainable, after: StateHash, again: StateHash) -> Result<ProbeError, ProbeError> {
+    if let Some(shared) = model.share() {
+        let found = shared_hash(shared.as_ref(), Step::ZERO.next())?;
+        if found != again {
+            let expected = again;
+            return Ok(ProbeError::SharesAnother { expected, found });
+        }
+    }
+    Ok(ProbeError::ApplyHasHiddenState {
+        expected: after,
+        found: again,
+    })
+}
+
 /// The state that a probe starts from and ends in.
 struct Start {
     hash: StateHash,
-    saved: Vec<u8>,
+    specs: Vec<TensorSpec>,
+    saved: BytesMut,
 }
 
 impl Start {
+    fn of(model: &dyn Trainable) -> Result<Self, StateError> {
+        let (saved, specs) = (save(model)?, state_specs(model)?);
+        let hash = state_hash(model, Step::ZERO)?;
+        Ok(Self { hash, specs, saved })
+    }
+
+    /// Whether this, with the same tensors, is what is shown.
+    fn is_shown_by(&self, show: &dyn Fn(Take<'_>) -> Result<(), StateError>) -> Result<bool, StateError> {
+        let (mut rest, mut specs, mut same) = (&self.saved[..], self.specs.iter(), true);
+        show(&mut |spec, bytes| {
+            same = same && specs.next() == Some(spec) && rest.starts_with(bytes);
+            rest = rest.get(bytes.len()..).unwrap_or_default();
+        })?;
+        Ok(same && specs.next().is_none())
+    }
+
     fn bring_back(&self, model: &mut dyn Trainable) -> Result<(), ProbeError> {
         restore(model, &self.saved)?;
-        let (expected, found) = (self.hash, state_hash(model, Step::ZERO)?);
-        if expected == found {
-            Ok(())
-        } else {
-            Err(ProbeError::LoadForgets { expected, found })
+        if self.is_shown_by(&|take| visit_checked(model, take))? {
+            return Ok(());
         }
+        let (expected, found) = (self.hash, state_hash(model, Step::ZERO)?);
+        Err(ProbeError::LoadForgets { expected, found })
     }
 }
 
-fn sum(model: &dyn Trainable, layout: &Layout, shard: &Shard) -> Result<Sum, ProbeError> {
-    let mut buffer = GradientBuffer::zeros(layout);
+fn sum(model: &dyn Trainable, layout: &Layout, shard: &Shard, mut buffer: GradientBuffer) -> Result<Sum, ProbeError> {
     let mut writer = buffer.writer(layout, WriteMode::Store);
     model.gradient(shard, &mut writer).map_err(|source| ProbeError::Model {
         operation: "compute a gradient",
@@ -227,15 +251,13 @@ fn difference(model: &dyn Trainable, layout: &Layout, one: &Sum, other: &Sum) ->
     ))
 }
 
-/// Applies the sum to the model's state 0; gives the hash of state 1.
-fn apply(model: &mut dyn Trainable, layout: &Layout, sum: &Sum) -> Result<StateHash, ProbeError> {
-    model
-        .apply(Step::ZERO, &sum.mean(layout))
-        .map_err(|source| ProbeError::Model {
-            operation: "apply an update",
-            source,
-        })?;
-    Ok(state_hash(model, Step::ZERO.next())?)
+/// Applies the sum to the model's state 0.
+fn apply(model: &mut dyn Trainable, layout: &Layout, sum: &Sum) -> Result<(), ProbeError> {
+    let applied = model.apply(Step::ZERO, &sum.mean(layout));
+    applied.map_err(|source| ProbeError::Model {
+        operation: "apply an update",
+        source,
+    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 //! receives them compares their hash.
 //! It must not know how they travel.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use sardana_actors::room;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{ShareHasher, StateHash, StatePieces, TensorSpec};
 use sardana_storage::manifest::encode_description;
@@ -41,9 +42,16 @@ pub fn describe(model: &dyn Trainable) -> Result<Bytes, StateError> {
 ///
 /// # Errors
 /// When the model cannot show its state, or shows something that is none.
-pub fn save(model: &dyn Trainable) -> Result<Vec<u8>, StateError> {
-    let mut saved = Vec::new();
-    visit_checked(model, &mut |_, bytes| saved.extend_from_slice(bytes))?;
+pub fn save(model: &dyn Trainable) -> Result<BytesMut, StateError> {
+    let expected = pieces(model)?.bytes();
+    let (mut saved, mut found) = (room::zeros(expected), 0);
+    visit_checked(model, &mut |_, bytes| {
+        if let Some(room) = saved.get_mut(found..found + bytes.len()) {
+            room.copy_from_slice(bytes);
+        }
+        found += bytes.len();
+    })?;
+    check_length(expected, found)?;
     Ok(saved)
 }
 

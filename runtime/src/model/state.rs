@@ -120,7 +120,7 @@ pub fn tensors_hash(model: &dyn Trainable) -> Result<StateHash, StateError> {
 }
 
 /// The tensors of the state, in the model's order.
-fn state_specs(model: &dyn Trainable) -> Result<Vec<TensorSpec>, StateError> {
+pub(super) fn state_specs(model: &dyn Trainable) -> Result<Vec<TensorSpec>, StateError> {
     let mut specs = Vec::new();
     visit_checked(model, &mut |spec, _| specs.push(spec.clone()))?;
     Ok(specs)
