@@ -8,7 +8,7 @@ use strum::Display;
 
 use crate::checkpoint::DepotId;
 use crate::job::JobSpec;
-use crate::messages::StepReport;
+use crate::messages::{LinkKind, Path, StepReport};
 use crate::words::{Generation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
 /// From operator to coordinator. [`OperatorAnswer`] comes back for each.
@@ -77,6 +77,8 @@ pub struct JobStatus {
     pub events: Vec<(Duration, String)>,
     /// Whether the coordinator's next life would know of all this.
     pub recording: Recording,
+    /// What passes the links between members.
+    pub links: LinksView,
 }
 
 /// Whether what the coordinator's next life should know is written down.
@@ -191,6 +193,68 @@ pub struct WorkerView {
     pub computed: u64,
     /// Since it last said something.
     pub silent: Duration,
+}
+
+/// The links between members at one moment, by what these have told last.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinksView {
+    /// The sums over all of a kind, for each kind that there is.
+    pub kinds: Vec<KindView>,
+    /// One for each sender, receiver and kind, the worst first: those that lose most, then the slowest, and those last on which nothing moves.
+    pub lines: Vec<LinkView>,
+    /// So many lines more there are; `kinds` counts them.
+    pub unlisted: u32,
+    /// Of so many links their workers have not told, as they have too many. Nothing counts them.
+    pub untold: u32,
+}
+
+/// All links of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KindView {
+    /// What they pass through.
+    pub kind: LinkKind,
+    /// How many.
+    pub links: u64,
+    /// Bytes that were sent on them, in their generation.
+    pub sent: u64,
+    /// Bytes a second, where it is known.
+    pub rate: f64,
+    /// Packets that were sent over the connections under them.
+    pub sent_packets: u64,
+    /// Those of them that were lost.
+    pub lost_packets: u64,
+}
+
+/// The links of one kind from one worker to another.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkView {
+    /// The worker that sends.
+    pub from: WorkerId,
+    /// The worker that receives.
+    pub to: WorkerId,
+    /// What they pass through.
+    pub kind: LinkKind,
+    /// How many: one for each hop of the generation's plans.
+    pub links: u32,
+    /// Bytes that were sent, in this generation.
+    pub sent: u64,
+    /// Bytes that have come, if the receiver has told.
+    pub received: Option<u64>,
+    /// Bytes sent a second over the last seconds; none before it is known, or once its worker says no more.
+    pub rate: Option<f64>,
+    /// The sender's end of the connection that they go over, if it is a network. All that the two say to each other shares it.
+    pub path: Option<Path>,
+}
+
+impl LinkView {
+    /// The part of all packets that was lost, from 0 to 1.
+    #[must_use]
+    pub fn lost(&self) -> f64 {
+        let Some(path) = self.path else { return 0.0 };
+        #[expect(clippy::cast_precision_loss, reason = "a part for people")]
+        let lost = path.lost_packets as f64 / path.sent_packets.max(1) as f64;
+        lost.min(1.0)
+    }
 }
 
 /// What a worker does, as far as the coordinator knows.

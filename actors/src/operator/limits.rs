@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sardana_net::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_protocol::codec::LARGEST_LIMIT;
-use sardana_protocol::limits::{MAX_AUXILIARY, MAX_TEXT_BYTES, MAX_WORKERS};
+use sardana_protocol::limits::{LINKS_SHOWN, MAX_AUXILIARY, MAX_TEXT_BYTES, MAX_WORKERS};
 
 /// Longest request: one text and a number. A longer one ends the connection.
 pub const REQUEST_BYTES: usize = 4 << 10;
@@ -40,13 +40,15 @@ pub const MAX_CHILDREN: usize = MAX_WORKERS as usize;
 pub const COMING: Duration = Duration::from_secs(15);
 
 const _: () = assert!(REQUEST_BYTES > 2 * MAX_TEXT_BYTES && REQUEST_BYTES <= HELLO_FRAME_BYTES);
-// A worker's view, its round trip and its line at its agent fill less than 160 bytes; an agent its host's name and 40.
+// A worker's view, its round trip and its line at its agent fill less than 160 bytes; an agent its host's name and 40; a line about links less
+// than 90.
 const _: () = assert!(
     ANSWER_BYTES
         > MAX_WORKERS as usize * 160
             + MAX_AGENTS * (HOST_BYTES + 40)
             + KEPT_EVENTS * (EVENT_BYTES + 20)
             + MAX_AUXILIARY * (MAX_TEXT_BYTES + 12)
+            + LINKS_SHOWN * 90
             + 2 * MAX_TEXT_BYTES
 );
 const _: () = assert!(ANSWER_BYTES > CONTROL_FRAME_BYTES && ANSWER_BYTES <= LARGEST_LIMIT);

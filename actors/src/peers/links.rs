@@ -10,7 +10,7 @@ use sardana_net::quic::ConnectError;
 use sardana_net::wire::{FrameError, read_frame, write_frame};
 use sardana_protocol::limits::LINK_DEADLINE;
 use sardana_protocol::messages::{Form, MemberAddress};
-use sardana_protocol::plan::{HopEnd, HopId};
+use sardana_protocol::plan::HopEnd;
 use sardana_protocol::words::{JobId, WorkerId};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Peers;
 use super::limits::{DOUBT_AFTER, FAILURES_TOGETHER, STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE};
+use super::meters::Metered;
 use super::near::Carries;
 use super::table::{Arrival, LinkKey, Slot};
 
@@ -105,8 +106,8 @@ impl Drop for Doubt {
 
 /// One end of one link.
 enum End {
-    Sender(Slot, HopId, LinkSender),
-    Receiver(Slot, HopId, LinkReceiver),
+    Sender(LinkKey, WorkerId, LinkSender),
+    Receiver(LinkKey, WorkerId, LinkReceiver),
 }
 
 /// Links that are being made.
@@ -143,17 +144,21 @@ impl Peers {
             first: PlanLinks::default(),
             steady: PlanLinks::default(),
         };
+        let mut metered = Vec::new();
         while let Some(end) = making.join_next().await {
             match end.expect("making a link does not panic and is not cancelled") {
-                Ok(End::Sender(slot, hop, sender)) => {
-                    of(&mut links, slot).outgoing.insert(hop, sender);
+                Ok(End::Sender(key, peer, sender)) => {
+                    metered.push(Metered::sender(peer, &sender));
+                    of(&mut links, key.slot).outgoing.insert(key.hop, sender);
                 }
-                Ok(End::Receiver(slot, hop, receiver)) => {
-                    of(&mut links, slot).incoming.insert(hop, receiver);
+                Ok(End::Receiver(key, peer, receiver)) => {
+                    metered.push(Metered::receiver(peer, &receiver));
+                    of(&mut links, key.slot).incoming.insert(key.hop, receiver);
                 }
                 Err(first) => return Err(failures(first, making).await),
             }
         }
+        self.meters.made(form.generation, metered);
         Ok(links)
     }
 
@@ -162,7 +167,7 @@ impl Peers {
         making.spawn(async move {
             let deadline = timeout(LINK_DEADLINE, peers.open(key, peer)).await;
             let sender = deadline.unwrap_or(Err(LinkingError::TooSlow { peer: peer.worker }))?;
-            Ok(End::Sender(key.slot, key.hop, sender))
+            Ok(End::Sender(key, peer.worker, sender))
         });
     }
 
@@ -192,7 +197,7 @@ impl Peers {
                 doubt.dispelled();
             }
             match link {
-                Ok(Ok(link)) => Ok(End::Receiver(key.slot, key.hop, link)),
+                Ok(Ok(link)) => Ok(End::Receiver(key, peer.worker, link)),
                 Ok(Err(_)) => Err(LinkingError::Over { peer: peer.worker }),
                 Err(_) => Err(LinkingError::TooSlow { peer: peer.worker }),
             }

@@ -13,6 +13,7 @@ mod lend;
 pub mod limits;
 mod links;
 mod load;
+mod meters;
 #[cfg_attr(not(target_os = "linux"), path = "no_near.rs")]
 mod near;
 mod serve;
@@ -46,6 +47,7 @@ use lend::Lent;
 pub(crate) use lend::{PutError, Reading};
 pub use links::LinkingError;
 use load::Loads;
+use meters::Meters;
 use near::Listening;
 use table::LinkTable;
 
@@ -73,6 +75,7 @@ pub struct Peers {
     own: WorkerId,
     slots: Mutex<BTreeMap<WorkerId, Arc<Slot>>>,
     table: LinkTable,
+    meters: Meters,
     loads: Loads,
     /// Links to workers of this host go through shared memory.
     near: bool,
@@ -172,6 +175,7 @@ impl Peers {
             endpoint,
             slots: Mutex::new(BTreeMap::new()),
             table: LinkTable::default(),
+            meters: Meters::default(),
             loads: Loads::default(),
             near,
             access: AccessList::default(),
@@ -204,6 +208,7 @@ impl Peers {
     /// From now on links of generations older than `generation` are refused (GEN-3).
     pub fn fence(&self, generation: Generation) {
         self.table.fence(generation);
+        self.meters.fence(generation);
     }
 
     /// The end that all its connections come from: for connections that are not to other workers.

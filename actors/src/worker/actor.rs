@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_protocol::checkpoint::PieceHash;
-use sardana_protocol::limits::{AUXILIARY_NAME_BYTES, BEAT_EVERY, HEARTBEAT, MAX_TEXT_BYTES, PIECE_BYTES};
-use sardana_protocol::member::{Event, Heartbeat, Member};
+use sardana_protocol::limits::{AUXILIARY_NAME_BYTES, BEAT_EVERY, MAX_TEXT_BYTES, PIECE_BYTES};
+use sardana_protocol::member::{Event, Member};
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{CoordinatorMessage, WorkerHello, WorkerMessage};
 use sardana_protocol::words::{Generation, Step, WorkerId};
@@ -22,6 +22,7 @@ use super::renewal::WorkerRenewal;
 use super::restoring::Reader;
 use super::rings::Rings;
 use super::saving::{Outcome, Saver};
+use super::telling::Telling;
 use super::transfers::{Serial, Transfers};
 use super::{Ended, WorkerConfig, WorkerError};
 use crate::depot::Depots;
@@ -92,7 +93,7 @@ pub(super) struct State {
     joined: Joined,
     /// When it was first asked to leave.
     leaving: Option<Instant>,
-    spoke: Instant,
+    telling: Telling,
     renewal: WorkerRenewal,
     ended: Option<oneshot::Sender<Result<Ended, WorkerError>>>,
 }
@@ -203,7 +204,7 @@ impl Actor for Worker {
             reader,
             joined: Joined::NotYet,
             leaving: None,
-            spoke: Instant::now(),
+            telling: Telling::new(),
             ended: Some(ended),
         })
     }
@@ -377,15 +378,7 @@ impl State {
                 how: "and no coordinator released it in time",
             }));
         }
-        let heartbeat = if self.spoke.elapsed() >= HEARTBEAT {
-            Heartbeat::Due(self.driver.pace())
-        } else {
-            Heartbeat::NotDue
-        };
-        if heartbeat != Heartbeat::NotDue {
-            self.spoke = Instant::now();
-        }
-        self.driver.beat(heartbeat);
+        self.telling.beat(&self.driver, &self.peers);
     }
 
     pub(super) fn end(&mut self, outcome: Result<Ended, WorkerError>) {

@@ -297,6 +297,7 @@ fn at_fault_point(message: &WorkerMessage, driver: &StepDriver) {
         | WorkerMessage::CopyFailed { .. }
         | WorkerMessage::Leave { .. }
         | WorkerMessage::Renew { .. }
+        | WorkerMessage::Links(_)
         | WorkerMessage::Progress { .. }
         | WorkerMessage::LinkBroken { .. }
         | WorkerMessage::Failed { .. } => return,

@@ -17,6 +17,7 @@ mod ring;
 mod rings;
 mod saving;
 mod tally;
+mod telling;
 #[cfg(test)]
 mod tests;
 mod transfers;

@@ -8,6 +8,7 @@
 
 pub mod frame;
 mod in_process;
+mod meter;
 mod pool;
 mod quic;
 #[cfg(target_os = "linux")]
@@ -15,7 +16,10 @@ mod shared_memory;
 
 use std::ops::Deref;
 
+use sardana_protocol::messages::LinkKind;
+
 pub use in_process::{InProcessReceiver, InProcessSender};
+pub use meter::Meter;
 pub use quic::{QuicReceiver, QuicSender};
 #[cfg(target_os = "linux")]
 pub use shared_memory::{SharedMemory, SharedMemoryReceiver, SharedMemorySender};
@@ -24,7 +28,20 @@ use frame::{FrameHeader, HeaderField};
 
 /// The sending end of a link.
 #[derive(Debug)]
-pub enum LinkSender {
+pub struct LinkSender {
+    end: SendingEnd,
+    meter: Meter,
+}
+
+/// The receiving end of a link.
+#[derive(Debug)]
+pub struct LinkReceiver {
+    end: ReceivingEnd,
+    meter: Meter,
+}
+
+#[derive(Debug)]
+enum SendingEnd {
     /// A QUIC stream.
     Quic(QuicSender),
     /// A bounded channel within this process.
@@ -34,9 +51,8 @@ pub enum LinkSender {
     SharedMemory(SharedMemorySender),
 }
 
-/// The receiving end of a link.
 #[derive(Debug)]
-pub enum LinkReceiver {
+enum ReceivingEnd {
     /// A QUIC stream.
     Quic(QuicReceiver),
     /// A bounded channel within this process.
@@ -118,7 +134,7 @@ pub enum LinkError {
 #[must_use]
 pub fn in_process() -> (LinkSender, LinkReceiver) {
     let (sender, receiver) = in_process::pair();
-    (LinkSender::InProcess(sender), LinkReceiver::InProcess(receiver))
+    (SendingEnd::InProcess(sender).into(), ReceivingEnd::InProcess(receiver).into())
 }
 
 impl LinkSender {
@@ -126,13 +142,30 @@ impl LinkSender {
     #[cfg(target_os = "linux")]
     #[must_use]
     pub fn shared_memory(memory: SharedMemory, socket: tokio::net::UnixStream) -> Self {
-        Self::SharedMemory(SharedMemorySender::new(memory, socket))
+        SendingEnd::SharedMemory(SharedMemorySender::new(memory, socket)).into()
     }
 
     /// A link over a QUIC stream, of which nothing but the link's own hello has been written.
     #[must_use]
     pub fn quic(stream: quinn::SendStream) -> Self {
-        Self::Quic(QuicSender::new(stream))
+        SendingEnd::Quic(QuicSender::new(stream)).into()
+    }
+
+    /// What its bytes pass through.
+    #[must_use]
+    pub const fn kind(&self) -> LinkKind {
+        match &self.end {
+            SendingEnd::Quic(_) => LinkKind::Quic,
+            SendingEnd::InProcess(_) => LinkKind::InProcess,
+            #[cfg(target_os = "linux")]
+            SendingEnd::SharedMemory(_) => LinkKind::SharedMemory,
+        }
+    }
+
+    /// What it has sent: with the transport, not necessarily with the peer.
+    #[must_use]
+    pub const fn meter(&self) -> &Meter {
+        &self.meter
     }
 
     /// Sends one frame, whose payload `fill` writes: all of it, since what was there before is anything. Waits while the peer is behind.
@@ -140,12 +173,14 @@ impl LinkSender {
     /// # Errors
     /// See [`LinkError`].
     pub async fn send(&mut self, header: &FrameHeader, fill: impl FnOnce(&mut [u8])) -> Result<(), LinkError> {
-        match self {
-            Self::Quic(sender) => sender.send(header, fill).await,
-            Self::InProcess(sender) => sender.send(header, fill).await,
+        match &mut self.end {
+            SendingEnd::Quic(sender) => sender.send(header, fill).await,
+            SendingEnd::InProcess(sender) => sender.send(header, fill).await,
             #[cfg(target_os = "linux")]
-            Self::SharedMemory(sender) => sender.send(header, fill, || ()).await,
-        }
+            SendingEnd::SharedMemory(sender) => sender.send(header, fill, || ()).await,
+        }?;
+        self.meter.passed(header);
+        Ok(())
     }
 
     /// Like [`Self::send`], and calls `halfway` when the header and half of the payload are with the transport. (Within a process, and
@@ -159,36 +194,38 @@ impl LinkSender {
         fill: impl FnOnce(&mut [u8]),
         halfway: impl FnOnce(),
     ) -> Result<(), LinkError> {
-        match self {
-            Self::Quic(sender) => sender.send_in_halves(header, fill, halfway).await,
-            Self::InProcess(sender) => {
+        match &mut self.end {
+            SendingEnd::Quic(sender) => sender.send_in_halves(header, fill, halfway).await,
+            SendingEnd::InProcess(sender) => {
                 halfway();
                 sender.send(header, fill).await
             }
             #[cfg(target_os = "linux")]
-            Self::SharedMemory(sender) => sender.send(header, fill, halfway).await,
-        }
+            SendingEnd::SharedMemory(sender) => sender.send(header, fill, halfway).await,
+        }?;
+        self.meter.passed(header);
+        Ok(())
     }
 
     /// Says that the link ends well after what has been sent. Nothing may be sent afterwards.
     pub fn finish(&mut self) {
-        match self {
-            Self::Quic(sender) => sender.finish(),
-            Self::InProcess(sender) => sender.finish(),
+        match &mut self.end {
+            SendingEnd::Quic(sender) => sender.finish(),
+            SendingEnd::InProcess(sender) => sender.finish(),
             #[cfg(target_os = "linux")]
-            Self::SharedMemory(sender) => sender.finish(),
+            SendingEnd::SharedMemory(sender) => sender.finish(),
         }
     }
 
     /// Waits until the peer's transport has everything, or is gone.
     pub async fn delivered(&mut self) {
-        match self {
-            Self::Quic(sender) => sender.delivered().await,
+        match &mut self.end {
+            SendingEnd::Quic(sender) => sender.delivered().await,
             // What is in the channel stays there without its sender.
-            Self::InProcess(_) => {}
+            SendingEnd::InProcess(_) => {}
             // So it is with memory that the receiver has mapped.
             #[cfg(target_os = "linux")]
-            Self::SharedMemory(_) => {}
+            SendingEnd::SharedMemory(_) => {}
         }
     }
 }
@@ -196,12 +233,12 @@ impl LinkSender {
 impl LinkReceiver {
     /// Tells the other end that nothing will be read.
     pub fn refuse(self) {
-        match self {
-            Self::Quic(receiver) => receiver.refuse(),
+        match self.end {
+            ReceivingEnd::Quic(receiver) => receiver.refuse(),
             // Their ends see it when this one is dropped.
-            Self::InProcess(_) => {}
+            ReceivingEnd::InProcess(_) => {}
             #[cfg(target_os = "linux")]
-            Self::SharedMemory(_) => {}
+            ReceivingEnd::SharedMemory(_) => {}
         }
     }
 
@@ -209,13 +246,30 @@ impl LinkReceiver {
     #[cfg(target_os = "linux")]
     #[must_use]
     pub fn shared_memory(memory: SharedMemory, socket: tokio::net::UnixStream) -> Self {
-        Self::SharedMemory(SharedMemoryReceiver::new(memory, socket))
+        ReceivingEnd::SharedMemory(SharedMemoryReceiver::new(memory, socket)).into()
     }
 
     /// A link over a QUIC stream, of which nothing but the link's own hello has been read.
     #[must_use]
-    pub const fn quic(stream: quinn::RecvStream) -> Self {
-        Self::Quic(QuicReceiver::new(stream))
+    pub fn quic(stream: quinn::RecvStream) -> Self {
+        ReceivingEnd::Quic(QuicReceiver::new(stream)).into()
+    }
+
+    /// What its bytes pass through.
+    #[must_use]
+    pub const fn kind(&self) -> LinkKind {
+        match &self.end {
+            ReceivingEnd::Quic(_) => LinkKind::Quic,
+            ReceivingEnd::InProcess(_) => LinkKind::InProcess,
+            #[cfg(target_os = "linux")]
+            ReceivingEnd::SharedMemory(_) => LinkKind::SharedMemory,
+        }
+    }
+
+    /// What it has received.
+    #[must_use]
+    pub const fn meter(&self) -> &Meter {
+        &self.meter
     }
 
     /// Receives the frame that the plan says comes next. A header that differs is refused before its payload is read or any
@@ -224,13 +278,28 @@ impl LinkReceiver {
     /// # Errors
     /// See [`LinkError`].
     pub async fn receive(&mut self, expected: &FrameHeader) -> Result<Payload<'_>, LinkError> {
-        match self {
-            Self::Quic(receiver) => receiver.receive(expected).await.map(PayloadIn::Memory),
-            Self::InProcess(receiver) => receiver.receive(expected).await.map(PayloadIn::Memory),
+        let payload = match &mut self.end {
+            ReceivingEnd::Quic(receiver) => receiver.receive(expected).await.map(PayloadIn::Memory),
+            ReceivingEnd::InProcess(receiver) => receiver.receive(expected).await.map(PayloadIn::Memory),
             #[cfg(target_os = "linux")]
-            Self::SharedMemory(receiver) => receiver.receive(expected).await.map(PayloadIn::Slot),
-        }
-        .map(Payload)
+            ReceivingEnd::SharedMemory(receiver) => receiver.receive(expected).await.map(PayloadIn::Slot),
+        }?;
+        self.meter.passed(expected);
+        Ok(Payload(payload))
+    }
+}
+
+impl From<SendingEnd> for LinkSender {
+    fn from(end: SendingEnd) -> Self {
+        let meter = Meter::default();
+        Self { end, meter }
+    }
+}
+
+impl From<ReceivingEnd> for LinkReceiver {
+    fn from(end: ReceivingEnd) -> Self {
+        let meter = Meter::default();
+        Self { end, meter }
     }
 }
 

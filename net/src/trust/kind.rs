@@ -104,6 +104,7 @@ impl From<&WorkerMessage> for Kind {
             | WorkerMessage::Copying { .. }
             | WorkerMessage::CopyFailed { .. }
             | WorkerMessage::Leave { .. }
+            | WorkerMessage::Links(_)
             | WorkerMessage::Failed { .. } => Self::Membership,
         }
     }

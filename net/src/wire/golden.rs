@@ -7,9 +7,9 @@ use sardana_protocol::data::{DataFingerprint, DataHash, DataPart};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, LastBatch, Order};
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{
-    AgentHello, AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, Hello, Introduction, Joiners, MemberAddress,
-    MembersDigest, Motion, Ring, Seated, Serve, Shares, Snapshot, Standing, StepReport, Tally, Trailer, WorkerHello,
-    WorkerMessage,
+    AgentHello, AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, Hello, Introduction, Joiners, LinkKind,
+    LinkLine, LinkReport, MemberAddress, MembersDigest, Motion, Passed, Path, Ring, Seated, Serve, Shares, Snapshot,
+    Standing, StepReport, Tally, Trailer, WorkerHello, WorkerMessage,
 };
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
@@ -256,6 +256,31 @@ fn a_worker_that_comes_or_goes() {
     );
     golden(&WorkerMessage::Renew { request: vec![1, 2] }, "10 02 0102");
     golden(&WorkerMessage::Copying { snapshot: SNAPSHOT }, "13 0107 09");
+}
+
+#[test]
+fn what_a_worker_tells_of_its_links() {
+    let line = |kind, path| LinkLine {
+        peer: WorkerId::new(5),
+        kind,
+        outgoing: Passed { links: 2, bytes: 300 },
+        incoming: Passed { links: 1, bytes: 7 },
+        path,
+    };
+    let path = Path {
+        sent_packets: 9,
+        lost_packets: 3,
+        round_trip: Duration::new(0, 8),
+    };
+    let report = LinkReport {
+        generation: GENERATION,
+        at: Duration::new(1, 2),
+        lines: vec![line(LinkKind::SharedMemory, None), line(LinkKind::Quic, Some(path))],
+        untold: 4,
+    };
+    let lines = "02  05 00 02fb2c01 0107 00  05 01 02fb2c01 0107 01 09 03 00 08";
+    golden(&WorkerMessage::Links(report), &format!("14 0107 01 02 {lines} 04"));
+    golden(&LinkKind::InProcess, "02");
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use sardana_protocol::checkpoint::DepotId;
-use sardana_protocol::messages::StepReport;
+use sardana_protocol::messages::{LinkKind, Path, StepReport};
 use sardana_protocol::status::{
-    AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, OperatorAnswer, OperatorRequest, Overview, Recording,
-    SavedView, Stage, WorkerView,
+    AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, KindView, LinkView, LinksView, OperatorAnswer,
+    OperatorRequest, Overview, Recording, SavedView, Stage, WorkerView,
 };
 use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
@@ -48,6 +48,38 @@ fn saved_view() -> CheckpointsView {
         }],
     }
 }
+
+fn links_view() -> LinksView {
+    LinksView {
+        kinds: vec![KindView {
+            kind: LinkKind::Quic,
+            links: 2,
+            sent: 300,
+            rate: 1.5,
+            sent_packets: 9,
+            lost_packets: 3,
+        }],
+        lines: vec![LinkView {
+            from: WorkerId::new(5),
+            to: WorkerId::new(6),
+            kind: LinkKind::SharedMemory,
+            links: 2,
+            sent: 300,
+            received: Some(7),
+            rate: Some(-2.0),
+            path: Some(Path {
+                sent_packets: 9,
+                lost_packets: 3,
+                round_trip: Duration::new(0, 8),
+            }),
+        }],
+        unlisted: 10,
+        untold: 11,
+    }
+}
+
+const LINKS_VIEW: &str = "01 01 02fb2c01 000000000000f83f 0903 \
+    01 05 06 00 02 fb2c01 0107 01 00000000000000c0 01 0903 0008  0a 0b";
 
 #[test]
 fn what_an_operator_sees() {
@@ -92,6 +124,7 @@ fn what_an_operator_sees() {
             since: Duration::new(2, 1),
             reason: "y".to_owned(),
         },
+        links: links_view(),
     };
     let address = "00 0a000001 01";
     let text = format!(
@@ -100,7 +133,7 @@ fn what_an_operator_sees() {
          01 01 07 02 00 03 01 01 08 00 06 02 0b 0c 0d 0e 01 05 01\"h\" {address} 04 \
          01 08 40 01 000000000000f83f 00000000000000c0 03 07 \
          01 01\"h\" {address} 02 05 01 fb2c01 06 00 \
-         01 05 00 08 01 01 00 01\"x\" 02 02 01 01\"y\"",
+         01 05 00 08 01 01 00 01\"x\" 02 02 01 01\"y\" {LINKS_VIEW}",
         "aa".repeat(16)
     );
     golden(&OperatorAnswer::Status(Box::new(status)), &text);

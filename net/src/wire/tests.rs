@@ -8,13 +8,14 @@ use sardana_protocol::codec::{CodecError, LARGEST_LIMIT, decode, encode};
 use sardana_protocol::data::{DataFingerprint, DataHash, DataPart};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, LastBatch, Order};
 use sardana_protocol::limits::{
-    AUXILIARY_NAME_BYTES, MAX_AUXILIARY, MAX_DATA_NAME_BYTES, MAX_DATA_PARTS, MAX_DEPOTS, MAX_REPORTS, MAX_SHARDS,
-    MAX_TEXT_BYTES, MAX_WORKERS, WIRE_VERSION,
+    AUXILIARY_NAME_BYTES, LINKS_TOLD, MAX_AUXILIARY, MAX_DATA_NAME_BYTES, MAX_DATA_PARTS, MAX_DEPOTS, MAX_REPORTS,
+    MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS, WIRE_VERSION,
 };
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{
-    AgentMessage, AgentOrder, Call, CatchUp, CoordinatorMessage, Form, Greeting, Hello, Introduction, Last, MemberAddress,
-    MembersDigest, Peer, Restore, Ring, Seated, Standing, StepReport, Tally, WorkerHello, WorkerMessage,
+    AgentMessage, AgentOrder, Call, CatchUp, CoordinatorMessage, Form, Greeting, Hello, Introduction, Last, LinkKind,
+    LinkLine, LinkReport, MemberAddress, MembersDigest, Passed, Path, Peer, Restore, Ring, Seated, Standing, StepReport,
+    Tally, WorkerHello, WorkerMessage,
 };
 use sardana_protocol::plan::{HopEnd, HopId, OrderedPart, Part, VisitPart};
 use sardana_protocol::state::StateHash;
@@ -168,6 +169,24 @@ fn largest_hello() -> Hello {
     }))
 }
 
+fn largest_line() -> LinkLine {
+    let passed = Passed {
+        links: u32::MAX,
+        bytes: u64::MAX,
+    };
+    LinkLine {
+        peer: WorkerId::new(u64::MAX),
+        kind: LinkKind::Quic,
+        outgoing: passed,
+        incoming: passed,
+        path: Some(Path {
+            sent_packets: u64::MAX,
+            lost_packets: u64::MAX,
+            round_trip: Duration::MAX,
+        }),
+    }
+}
+
 #[test]
 fn the_largest_messages_fit_their_frames() {
     encode(&largest_hello(), HELLO_FRAME_BYTES).unwrap();
@@ -186,6 +205,13 @@ fn the_largest_messages_fit_their_frames() {
         reports: vec![report; MAX_REPORTS],
     };
     encode(&progress, CONTROL_FRAME_BYTES).unwrap();
+    let links = WorkerMessage::Links(LinkReport {
+        generation: GENERATION,
+        at: Duration::MAX,
+        lines: vec![largest_line(); LINKS_TOLD],
+        untold: u32::MAX,
+    });
+    encode(&links, CONTROL_FRAME_BYTES / 8).unwrap();
     let finished = WorkerMessage::Finished {
         generation: GENERATION,
         step: STEP,

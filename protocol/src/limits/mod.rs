@@ -1,10 +1,12 @@
 //! Every bound and timeout of the protocol: why this number, and what happens when it is reached.
 
+mod links;
 mod notices;
 mod shells;
 
 use std::time::Duration;
 
+pub use links::*;
 pub use notices::*;
 pub use shells::*;
 

@@ -263,6 +263,7 @@ impl Membership {
             | WorkerMessage::CopyFailed { .. }
             | WorkerMessage::Leave { .. }
             | WorkerMessage::Renew { .. }
+            | WorkerMessage::Links(_)
             | WorkerMessage::Failed { .. } => return,
         };
         if let Past::Found(found) = &mut self.earlier.past {

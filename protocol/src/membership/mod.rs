@@ -32,6 +32,7 @@ mod halting;
 mod job_event;
 mod leaving;
 mod ledger;
+mod links;
 mod losses;
 mod on_message;
 mod overview;

@@ -83,6 +83,7 @@ impl Membership {
             WorkerMessage::Copying { snapshot } => self.round.copy_answered(worker, snapshot),
             WorkerMessage::CopyFailed { snapshot, reason } => self.copy_failed(worker, snapshot, reason),
             WorkerMessage::Leave { reason } => self.leave_requested(worker, reason),
+            WorkerMessage::Links(report) => record.links.told(report, self.now),
             // Certificates are not this machine's business.
             WorkerMessage::Renew { .. } => {}
             WorkerMessage::Failed { reason } if record.joins() => self.joiner_failed(worker, reason),

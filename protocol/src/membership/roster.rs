@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::Arrival;
 use super::balancing::Measured;
 use super::contradicting::Ahead;
+use super::links::LinksTold;
 use super::silence::{Pulse, Work};
 use crate::memory::GradientMemory;
 use crate::messages::{Standing, Tally};
@@ -39,6 +40,8 @@ pub(super) struct Record {
     pub(super) pulse: Pulse,
     /// What it has computed, as last told.
     pub(super) work: Work,
+    /// What has passed its links, as last told.
+    pub(super) links: LinksTold,
     /// When it was last asked something that it has not answered yet.
     pub(super) asked: Duration,
     /// Whether it says that it is further than any other can be.
@@ -108,6 +111,7 @@ impl Record {
             heard: now,
             pulse: Pulse::default(),
             work: Work::at(now),
+            links: LinksTold::default(),
             asked: now,
             ahead: None,
             stopped: None,

@@ -1,11 +1,11 @@
 //! Whether what a peer says can be. Every field of what workers, agents and depots say is compared with the job here, once, before a
 //! machine sees it; a peer that says what cannot be is at fault, and is not listened to. What is said may still be wrong.
 
-use super::{DepotMessage, Introduction, Seated, Standing, StepReport, Tally, WorkerMessage};
+use super::{DepotMessage, Introduction, LinkLine, Seated, Standing, StepReport, Tally, WorkerMessage};
 use crate::checkpoint::{Head, ManifestKey};
 use crate::limits::{
-    DESCRIPTION_PIECES, MAX_AUXILIARY, MAX_DEPOTS, MAX_GRADIENT_BYTES, MAX_GRADIENTS, MAX_HEADS, MAX_PIECES, MAX_REPORTS,
-    MAX_RESULTS, MAX_STEPS, MAX_TEXT_BYTES, MAX_WORKERS, PIECE_BYTES, SAVED_PIECES,
+    DESCRIPTION_PIECES, LINKS_TOLD, MAX_AUXILIARY, MAX_DEPOTS, MAX_GRADIENT_BYTES, MAX_GRADIENTS, MAX_HEADS, MAX_PIECES,
+    MAX_REPORTS, MAX_RESULTS, MAX_STEPS, MAX_TEXT_BYTES, MAX_WORKERS, PIECE_BYTES, SAVED_PIECES,
 };
 use crate::memory::GradientMemory;
 use crate::snapshot::SnapshotId;
@@ -157,6 +157,17 @@ fn reports_within(reports: &[StepReport], step: Step) -> Result<(), Senseless> {
     )
 }
 
+/// What a worker tells of its links.
+fn links_within(lines: &[LinkLine]) -> Result<(), Senseless> {
+    at_most("lines about links", LINKS_TOLD, lines.len())?;
+    let in_order = lines.is_sorted_by(|line, next| (line.peer, line.kind) < (next.peer, next.kind));
+    require(
+        in_order,
+        || "a line about links for each other worker and kind, in this order".to_owned(),
+        || "a line twice, or out of order".to_owned(),
+    )
+}
+
 impl Sensible for WorkerMessage {
     fn check(&self, within: Bounds) -> Result<(), Senseless> {
         match self {
@@ -186,6 +197,7 @@ impl Sensible for WorkerMessage {
                 require(own, || "two shares".to_owned(), || format!("{} shares", shares.len()))
             }
             Self::Saved { .. } => self.check_saved(within),
+            Self::Links(report) => links_within(&report.lines),
             Self::Saving { snapshot, .. }
             | Self::NotSaved { snapshot, .. }
             | Self::Hashing { snapshot }

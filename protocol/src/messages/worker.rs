@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantNames};
 
+use super::LinkReport;
 use crate::checkpoint::{DepotId, PieceHash};
 use crate::snapshot::SnapshotId;
 use crate::state::{StateHash, StateSize};
@@ -209,6 +210,8 @@ pub enum WorkerMessage {
         /// The snapshot.
         snapshot: SnapshotId,
     },
+    /// What has passed the worker's links, with its heartbeats. Nothing comes back, and nothing follows from it: it is for operators.
+    Links(LinkReport),
 }
 
 /// The auxiliary sums of one step over all its shards. Keyed by step: a step told twice counts once.

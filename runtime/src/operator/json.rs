@@ -1,6 +1,8 @@
 //! A status for programs. Ids are texts: they are too large for the numbers of many readers.
 
-use sardana_protocol::status::{AgentStatus, CheckpointsView, DepotView, JobStatus, Recording, WorkerView};
+use sardana_protocol::status::{
+    AgentStatus, CheckpointsView, DepotView, JobStatus, KindView, LinkView, LinksView, Recording, WorkerView,
+};
 use serde_json::{Value, json as value};
 
 use super::words::{doing, host, round_trip, sums};
@@ -33,6 +35,7 @@ pub fn json(status: &JobStatus) -> Value {
         "age_seconds": status.age.as_secs_f64(),
         "means": sums,
         "workers": overview.workers.iter().map(|view| worker(status, view)).collect::<Vec<_>>(),
+        "links": links(&status.links),
         "agents": status.agents.iter().map(agent).collect::<Vec<_>>(),
         "checkpoints": overview.checkpoints.as_ref().map(checkpoints),
         "events": status
@@ -71,6 +74,42 @@ fn worker(status: &JobStatus, view: &WorkerView) -> Value {
         "round_trip_ms": round_trip(status, view.worker).map(milliseconds),
         "host": host,
         "pid": pid.flatten(),
+    })
+}
+
+/// One line for each sender, receiver and kind, however many there are of them: the worst first.
+fn links(view: &LinksView) -> Value {
+    value!({
+        "kinds": view.kinds.iter().map(kind).collect::<Vec<_>>(),
+        "lines": view.lines.iter().map(link).collect::<Vec<_>>(),
+        "unlisted_lines": view.unlisted,
+        "untold_links": view.untold,
+    })
+}
+
+fn kind(view: &KindView) -> Value {
+    value!({
+        "kind": view.kind.to_string(),
+        "links": view.links,
+        "sent_bytes": view.sent,
+        "bytes_per_second": view.rate,
+        "sent_packets": view.sent_packets,
+        "lost_packets": view.lost_packets,
+    })
+}
+
+fn link(view: &LinkView) -> Value {
+    value!({
+        "from": view.from.to_string(),
+        "to": view.to.to_string(),
+        "kind": view.kind.to_string(),
+        "links": view.links,
+        "sent_bytes": view.sent,
+        "received_bytes": view.received,
+        "bytes_per_second": view.rate,
+        "sent_packets": view.path.map(|path| path.sent_packets),
+        "lost_packets": view.path.map(|path| path.lost_packets),
+        "round_trip_ms": view.path.map(|path| path.round_trip.as_secs_f64() * 1_000.0),
     })
 }
 

@@ -5,6 +5,7 @@
 
 #[cfg(feature = "cli")]
 mod json;
+mod links;
 mod table;
 #[cfg(feature = "cli")]
 pub mod watch;
@@ -19,8 +20,8 @@ use sardana_net::trust::{Credentials, Role};
 
 pub use sardana_actors::operator::{Operator, OperatorError, limits};
 pub use sardana_protocol::status::{
-    AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, OperatorAnswer, OperatorRequest, Overview, SavedView,
-    WorkerView,
+    AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, KindView, LinkView, LinksView, OperatorAnswer,
+    OperatorRequest, Overview, SavedView, WorkerView,
 };
 
 pub use sardana_protocol::words::count;
@@ -28,8 +29,9 @@ pub use sardana_protocol::words::count;
 use crate::hosts::{EnrolError, Keyring, enrol_kept};
 #[cfg(feature = "cli")]
 pub use json::json;
+pub use links::LinksShown;
 pub use table::table;
-pub use words::{columns, plain, three_digits};
+pub use words::{columns, plain, size, three_digits};
 
 /// What it takes to talk to a job's coordinator.
 #[derive(Debug, Clone)]

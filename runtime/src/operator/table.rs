@@ -5,14 +5,15 @@ use std::fmt::Write as _;
 use sardana_protocol::status::{JobStatus, Recording, Stage};
 use sardana_protocol::words::count;
 
+use super::links::{LinksShown, links};
 use super::words::{COLUMNS, checkpoints, columns, depot, plain, progress, rate, rest, row, span, sums};
 
 /// The last events that a table shows.
 const EVENTS: usize = 10;
 
-/// A compact table: the job, its sums, its workers in ring order, its agents, and what happened last.
+/// A compact table: the job, its sums, its workers in ring order, the links between them, its agents, and what happened last.
 #[must_use]
-pub fn table(status: &JobStatus) -> String {
+pub fn table(status: &JobStatus, shown: LinksShown) -> String {
     let mut text = String::new();
     // Writing to a text cannot fail.
     let _ = writeln!(text, "{}", headline(status));
@@ -35,6 +36,7 @@ pub fn table(status: &JobStatus) -> String {
     }
     text.push('\n');
     text.push_str(&workers(status));
+    text.push_str(&links(status, shown));
     if !status.agents.is_empty() {
         text.push_str("\nagents\n");
     }

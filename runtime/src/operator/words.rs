@@ -69,6 +69,26 @@ pub fn three_digits(number: f64) -> String {
     format!("{number:.digits$}")
 }
 
+/// So many bytes, with three digits.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1_024 {
+        return format!("{bytes} B");
+    }
+    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+    let mut number = bytes as f64 / 1_024.0;
+    let mut units = UNITS.iter();
+    let mut unit = units.next().copied().unwrap_or_default();
+    for larger in units {
+        if number < 1_023.5 {
+            break;
+        }
+        (number, unit) = (number / 1_024.0, larger);
+    }
+    format!("{} {unit}", three_digits(number))
+}
+
 /// Rows as text in columns; the first row is the columns' names.
 #[must_use]
 pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
@@ -195,6 +215,22 @@ mod tests {
     fn columns_are_as_wide_as_what_is_in_them() {
         let rows = [["a", "long name"], ["bcd", "x"]].map(|row| row.map(str::to_owned));
         assert_eq!(columns(&rows), "a    long name\nbcd  x\n");
+    }
+
+    #[test]
+    fn sizes_have_three_digits() {
+        for (bytes, words) in [
+            (0, "0 B"),
+            (1_023, "1023 B"),
+            (1_024, "1.00 KiB"),
+            (1_536, "1.50 KiB"),
+            (20 << 20, "20.0 MiB"),
+            ((1 << 30) - 1, "1.00 GiB"),
+            (500 << 30, "500 GiB"),
+            (u64::MAX, "16384 PiB"),
+        ] {
+            assert_eq!(size(bytes), words);
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use sardana_protocol::membership::{Event, JobEvent, WorkerEvent};
 use sardana_protocol::messages::{AgentOrder, StepReport};
 use sardana_protocol::rate::Rate;
 use sardana_protocol::status::Stage;
-use sardana_protocol::status::{JobStatus, OperatorAnswer, OperatorRequest, Overview, WorkerView};
+use sardana_protocol::status::{JobStatus, LinksView, OperatorAnswer, OperatorRequest, Overview, WorkerView};
 use sardana_protocol::words::{Generation, Step, WorkerId, count, few};
 
 pub(super) use agents::Agents;
@@ -121,7 +121,13 @@ impl State {
                 .map(|(at, words)| (now.saturating_sub(*at), words.clone()))
                 .collect(),
             recording: self.recording(),
+            links: self.links(now),
         }
+    }
+
+    fn links(&self, now: Duration) -> LinksView {
+        let membership = self.job.as_ref().map(|(_, membership)| membership);
+        membership.map_or_else(LinksView::default, |membership| membership.links(now))
     }
 
     fn overview(&self, now: Duration) -> Overview {

@@ -34,7 +34,7 @@ async fn near_of(workers: &[Worker], ring: &Ring) -> (usize, usize) {
             .flat_map(|ends| [&ends.first, &ends.steady])
             .flat_map(|plan| plan.outgoing.values())
     };
-    let near = senders().filter(|sender| matches!(sender, LinkSender::SharedMemory(_)));
+    let near = senders().filter(|sender| sender.kind() == LinkKind::SharedMemory);
     (near.count(), senders().count())
 }
 

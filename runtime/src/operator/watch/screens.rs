@@ -8,14 +8,15 @@ use ratatui::backend::TestBackend;
 use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::data::DataFingerprint;
 use sardana_protocol::job::{JobSpec, LastBatch, Order};
-use sardana_protocol::messages::StepReport;
+use sardana_protocol::messages::{LinkKind, Path, StepReport};
 use sardana_protocol::status::{
-    AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, Overview, Recording, SavedView, Stage, WorkerView,
+    AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, KindView, LinkView, LinksView, Overview, Recording,
+    SavedView, Stage, WorkerView,
 };
 use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
 use super::{History, draw};
-use crate::operator::{json, table};
+use crate::operator::{LinksShown, json, table as shown_table};
 
 fn saved(address: SocketAddr) -> CheckpointsView {
     CheckpointsView {
@@ -37,6 +38,46 @@ fn saved(address: SocketAddr) -> CheckpointsView {
             address,
             checkpoints: 3,
         }],
+    }
+}
+
+fn table(status: &JobStatus) -> String {
+    shown_table(status, LinksShown::Worst)
+}
+
+/// From the first worker to the second through memory, and from the third, which has no rank, to the first over QUIC.
+fn linked() -> LinksView {
+    let line = |from: u64, to: u64, kind, path| LinkView {
+        from: WorkerId::new(from << 48),
+        to: WorkerId::new(to << 48),
+        kind,
+        links: 2,
+        sent: 3 << 20,
+        received: None,
+        rate: Some(1_536.0),
+        path,
+    };
+    let path = Path {
+        sent_packets: 400,
+        lost_packets: 6,
+        round_trip: Duration::from_micros(700),
+    };
+    let sum = |kind, sent_packets, lost_packets| KindView {
+        kind,
+        links: 2,
+        sent: 3 << 20,
+        rate: 1_536.0,
+        sent_packets,
+        lost_packets,
+    };
+    LinksView {
+        kinds: vec![sum(LinkKind::SharedMemory, 0, 0), sum(LinkKind::Quic, 400, 6)],
+        lines: vec![
+            line(0xc3, 0xa1, LinkKind::Quic, Some(path)),
+            line(0xa1, 0xb2, LinkKind::SharedMemory, None),
+        ],
+        unlisted: 0,
+        untold: 0,
     }
 }
 
@@ -95,6 +136,7 @@ fn status() -> JobStatus {
         round_trips: vec![(WorkerId::new(0xa1 << 48), Duration::from_micros(300))],
         events: vec![(Duration::from_secs(12), "w00d4 joined\r\nat s100".to_owned())],
         recording: Recording::On,
+        links: linked(),
     }
 }
 
@@ -108,6 +150,7 @@ fn nothing() -> JobStatus {
         agents: vec![],
         round_trips: vec![],
         events: vec![],
+        links: LinksView::default(),
         overview: Overview {
             stage: Stage::Gathering,
             step: Step::ZERO,
@@ -248,6 +291,56 @@ fn a_table_is_aligned_and_plain() {
 }
 
 #[test]
+fn links_are_shown_the_worst_first_and_all_where_that_is_wanted() {
+    let text = table(&status());
+    let sums = "links: 2 shared memory, 3.00 MiB sent, 1.50 KiB/s; 2 QUIC, 3.00 MiB sent, 1.50 KiB/s, 6 of 400 packets lost";
+    let lines: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("links")).collect();
+    assert_eq!(lines[0], sums);
+    let cells = |line: &str| -> Vec<String> {
+        line.split("  ")
+            .map(str::trim)
+            .filter(|cell| !cell.is_empty())
+            .map(str::to_owned)
+            .collect()
+    };
+    assert_eq!(
+        cells(lines[1]),
+        ["from", "to", "kind", "links", "sent", "rate", "lost", "trip"]
+    );
+    let over_quic = [
+        "w00c3000000000000",
+        "r0",
+        "QUIC",
+        "2",
+        "3.00 MiB",
+        "1.50 KiB/s",
+        "6 (1.50 %)",
+        "700 µs",
+    ];
+    assert_eq!(cells(lines[2]), over_quic);
+    assert_eq!(
+        cells(lines[3]),
+        ["r0", "r1", "shared memory", "2", "3.00 MiB", "1.50 KiB/s", "-", "-"]
+    );
+    assert_eq!(lines[4], "", "there are no more");
+
+    let mut many = status();
+    many.links.lines = vec![many.links.lines[1]; 2_000];
+    many.links.unlisted = 3;
+    let of_links = |text: &str| text.lines().filter(|line| line.contains("  shared memory  ")).count();
+    let (worst, all) = (table(&many), shown_table(&many, LinksShown::All));
+    assert_eq!((of_links(&worst), of_links(&all)), (8, 2_000));
+    holds(&worst, &["1992 more lines are not as bad: --links shows them"]);
+    holds(&all, &["3 more lines are not as bad, and too many to be told"]);
+    assert!(!table(&nothing()).contains("links"));
+    let screen = screen(&status(), None, 240, 40);
+    holds(&screen, &["6 of 400 packets lost", "6 (1.50 %)", "shared memory", "700 µs"]);
+    let mut odd = status();
+    odd.links.lines[0].rate = Some(f64::NAN);
+    holds(&table(&odd), &["0 B/s"]);
+}
+
+#[test]
 fn json_says_the_same_to_programs() {
     let found = json(&status());
     assert_eq!(found["step"], 120);
@@ -261,6 +354,12 @@ fn json_says_the_same_to_programs() {
     assert_eq!(found["workers"][2]["rank"], serde_json::Value::Null);
     assert_eq!(found["workers"][2]["leaving"], true);
     assert_eq!(found["agents"][0]["host"], "alpha");
+    assert_eq!(found["links"]["kinds"][1]["lost_packets"], 6);
+    assert_eq!(found["links"]["lines"][0]["kind"], "QUIC");
+    assert_eq!(found["links"]["lines"][0]["round_trip_ms"], 0.7);
+    assert_eq!(found["links"]["lines"][1]["to"], "w00b2000000000000");
+    assert_eq!(found["links"]["lines"][1]["sent_bytes"], 3 << 20);
+    assert_eq!(found["links"]["lines"][1]["lost_packets"], serde_json::Value::Null);
     assert_eq!(found["checkpoints"]["newest"]["step"], 100);
     assert_eq!(found["checkpoints"]["largest_lag_steps"], 4);
     assert_eq!(found["checkpoints"]["depots"][0]["checkpoints"], 3);

@@ -9,6 +9,7 @@ use sardana_protocol::status::{Doing, JobStatus, Stage, WorkerView};
 use sardana_protocol::words::count;
 
 use super::History;
+use crate::operator::links::{LINK_COLUMNS, link_row, links_line, ranks};
 use crate::operator::table::headline;
 use crate::operator::words::{COLUMNS, checkpoints, depot, plain, progress, rate, row, span, sums};
 
@@ -43,7 +44,13 @@ pub fn draw(frame: &mut Frame<'_>, status: &JobStatus, history: &History, note: 
     }
     frame.render_widget(workers_table(status), workers);
     draw_side(frame, side, status, history);
-    draw_events(frame, events, status);
+    if status.links.kinds.is_empty() {
+        draw_events(frame, events, status);
+    } else {
+        let [links, events] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(events);
+        frame.render_widget(links_table(status, links.height), links);
+        draw_events(frame, events, status);
+    }
     let foot_line = match note {
         Some(note) => Line::styled(format!("not up to date: {}", plain(note)), Color::Red),
         None => Line::styled("q or Esc ends the view; the job goes on", Color::DarkGray),
@@ -69,6 +76,17 @@ fn workers_table(status: &JobStatus) -> Table<'static> {
     Table::new(rows, widths)
         .header(Row::new(COLUMNS).style(Modifier::UNDERLINED))
         .block(Block::bordered().title(title))
+}
+
+/// As many of the links as there is room for, the worst first.
+fn links_table(status: &JobStatus, height: u16) -> Table<'static> {
+    let ranks = ranks(status);
+    let lines = status.links.lines.iter().take(usize::from(height));
+    let rows = lines.map(|line| Row::new(link_row(&ranks, line).map(Cell::from)));
+    let widths = [5, 5, 16, 5, 9, 11, 14, 8].map(Constraint::Max);
+    Table::new(rows, widths)
+        .header(Row::new(LINK_COLUMNS).style(Modifier::UNDERLINED))
+        .block(Block::bordered().title(format!(" {} ", links_line(&status.links))))
 }
 
 fn worker_style(view: &WorkerView) -> Style {

@@ -1,0 +1,65 @@
+//! What a worker tells of itself from time to time: that it lives, how fast it is, and what passes its links.
+
+use sardana_protocol::limits::HEARTBEAT;
+use sardana_protocol::member::Heartbeat;
+use sardana_protocol::messages::{LinkReport, WorkerMessage};
+use sardana_protocol::words::Generation;
+use tokio::time::Instant;
+
+use super::driver::StepDriver;
+use crate::peers::Peers;
+
+/// When it told last, and of which links.
+pub(super) struct Telling {
+    began: Instant,
+    last: Instant,
+    /// None: of no links.
+    links_of: Option<Generation>,
+}
+
+impl Telling {
+    pub(super) fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            began: now,
+            last: now,
+            links_of: None,
+        }
+    }
+
+    /// Tells what is due now.
+    pub(super) fn beat(&mut self, driver: &StepDriver, peers: &Peers) {
+        let due = self.last.elapsed() >= HEARTBEAT;
+        let heartbeat = if due {
+            self.last = Instant::now();
+            Heartbeat::Due(driver.pace())
+        } else {
+            Heartbeat::NotDue
+        };
+        driver.beat(heartbeat);
+        if due && let Some(report) = self.links(peers) {
+            driver.say(WorkerMessage::Links(report));
+        }
+    }
+
+    /// What has passed the links there are; once that there are none any more.
+    fn links(&mut self, peers: &Peers) -> Option<LinkReport> {
+        let at = self.began.elapsed();
+        let traffic = peers.traffic().filter(|traffic| !traffic.lines.is_empty());
+        let before = std::mem::replace(&mut self.links_of, traffic.as_ref().map(|traffic| traffic.generation));
+        match traffic {
+            Some(traffic) => Some(LinkReport {
+                generation: traffic.generation,
+                at,
+                lines: traffic.lines,
+                untold: traffic.untold,
+            }),
+            None => before.map(|generation| LinkReport {
+                generation,
+                at,
+                lines: Vec::new(),
+                untold: 0,
+            }),
+        }
+    }
+}
