@@ -22,9 +22,9 @@ use sardana_net::enrol::{EnrolRequest, Moment, Terms, USES_FILE, Uses, invite};
 use sardana_net::trust::{AUTHORITY_FILE, Authority, KeyDigest, PendingKey, Role};
 use sardana_net::wire::write_frame_blocking;
 use sardana_protocol::codec::encode;
-use sardana_protocol::messages::{Greeting, Trailer, WorkerMessage};
+use sardana_protocol::messages::{Greeting, LinkKind, LinkLine, LinkReport, Passed, Path, Trailer, WorkerMessage};
 use sardana_protocol::state::{Dtype, TensorSpec};
-use sardana_protocol::words::{Generation, Incarnation, JobId, Step};
+use sardana_protocol::words::{Generation, Incarnation, JobId, Step, WorkerId};
 use sardana_storage::catalogue::{Batch, Catalogue, MARKER_FILE};
 use sardana_storage::manifest;
 use sardana_storage::store::{PinId, Store};
@@ -64,6 +64,27 @@ fn generation() -> Generation {
     Generation::new(Incarnation::new(1), 7)
 }
 
+fn link_report() -> LinkReport {
+    let line = |kind, path| LinkLine {
+        peer: WorkerId::new(5),
+        kind,
+        outgoing: Passed { links: 2, bytes: 300 },
+        incoming: Passed { links: 1, bytes: 7 },
+        path,
+    };
+    let path = Path {
+        sent_packets: 9,
+        lost_packets: 3,
+        round_trip: Duration::from_micros(8),
+    };
+    LinkReport {
+        generation: generation(),
+        at: Duration::from_millis(1_500),
+        lines: vec![line(LinkKind::SharedMemory, None), line(LinkKind::Quic, Some(path))],
+        untold: 4,
+    }
+}
+
 #[test]
 #[ignore = "it writes into the corpus"]
 fn said_over_a_network() {
@@ -77,6 +98,12 @@ fn said_over_a_network() {
     let greeting = Greeting::Refused { reason: "no".to_owned() };
     keep("messages", "greeting", Some(1), &encode(&greeting, 64).unwrap());
     keep("messages", "ready", Some(2), &encode(&ready, 64).unwrap());
+    keep(
+        "messages",
+        "links",
+        Some(2),
+        &encode(&WorkerMessage::Links(link_report()), 256).unwrap(),
+    );
     let header = FrameHeader {
         generation: generation(),
         step: Step::new(9),

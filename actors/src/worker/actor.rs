@@ -226,7 +226,10 @@ impl Actor for Worker {
             }
             Message::NotJoined(error) => state.end(Err(error.into())),
             Message::Do(command) => state.execute(&myself, command),
-            Message::LinksReady { generation } => state.driver.handle(Event::LinksReady { generation }),
+            Message::LinksReady { generation } => {
+                state.telling.links(&state.driver, &state.peers);
+                state.driver.handle(Event::LinksReady { generation });
+            }
             Message::LinkBroken { generation, peer } => {
                 state.driver.handle(Event::LinkBroken { generation, peer });
             }

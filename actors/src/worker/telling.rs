@@ -37,13 +37,20 @@ impl Telling {
             Heartbeat::NotDue
         };
         driver.beat(heartbeat);
-        if due && let Some(report) = self.links(peers) {
+        if due {
+            self.links(driver, peers);
+        }
+    }
+
+    /// Tells what has passed the links there are. Before their generation is said to be ready it is said with it of which kind they are.
+    pub(super) fn links(&mut self, driver: &StepDriver, peers: &Peers) {
+        if let Some(report) = self.report(peers) {
             driver.say(WorkerMessage::Links(report));
         }
     }
 
     /// What has passed the links there are; once that there are none any more.
-    fn links(&mut self, peers: &Peers) -> Option<LinkReport> {
+    fn report(&mut self, peers: &Peers) -> Option<LinkReport> {
         let at = self.began.elapsed();
         let traffic = peers.traffic().filter(|traffic| !traffic.lines.is_empty());
         let before = std::mem::replace(&mut self.links_of, traffic.as_ref().map(|traffic| traffic.generation));

@@ -3,6 +3,7 @@
 use sardana_collectives::limits::QUEUED_CHUNKS;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot};
 use sardana_collectives::links::{LinkError, in_process};
+use sardana_protocol::messages::LinkKind;
 
 use crate::dance::{FIRST_STEP, GENERATION};
 
@@ -76,4 +77,21 @@ async fn a_full_link_holds_its_sender_back() {
         sender.send(&header(0, payload), write).await,
         Err(LinkError::Refused)
     ));
+}
+
+#[tokio::test]
+async fn a_link_counts_the_frames_that_have_passed_and_no_others() {
+    let (mut sender, mut receiver) = in_process();
+    assert_eq!((sender.kind(), receiver.kind()), (LinkKind::InProcess, LinkKind::InProcess));
+    let (sent, received) = (sender.meter().clone(), receiver.meter().clone());
+    let payload = b"sum";
+    sender.send(&header(0, payload), write).await.unwrap();
+    sender.send_in_halves(&header(1, payload), write, || ()).await.unwrap();
+    assert_eq!((sent.bytes(), received.bytes()), (2 * (48 + 3), 0));
+    receiver.receive(&header(0, payload)).await.unwrap();
+    assert_eq!(received.bytes(), 48 + 3);
+    receiver.receive(&header(7, payload)).await.unwrap_err();
+    drop(receiver);
+    sender.send(&header(2, payload), write).await.unwrap_err();
+    assert_eq!((sent.bytes(), received.bytes()), (2 * (48 + 3), 48 + 3));
 }

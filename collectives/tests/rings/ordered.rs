@@ -1,5 +1,6 @@
 //! BITS-1: the ordered ring's sum has the bits of adding shard after shard on one machine.
 
+use sardana_collectives::links::Meter;
 use sardana_protocol::job::Order;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::words::Step;
@@ -54,4 +55,27 @@ async fn a_stop_reaches_every_rank_and_all_end_well() {
             assert!(before.iter().flatten().all(|(_, trailer)| *trailer == Trailer::Continue));
         }
     }
+}
+
+/// Each hop carries a whole sum once a step, in chunks with a header each; those of a finished sum a trailer of 17 bytes as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn links_count_what_the_sums_move() {
+    let (world, header) = (3, 48);
+    let dance = Dance::new(Order::Exact, world, 8);
+    let links = in_process_links(&dance.first, &dance.steady);
+    let plans = || links.iter().flat_map(|links| [&links.first, &links.steady]);
+    let sent: Vec<Meter> = plans()
+        .flat_map(|plan| plan.outgoing.values())
+        .map(|link| link.meter().clone())
+        .collect();
+    let received: Vec<Meter> = plans()
+        .flat_map(|plan| plan.incoming.values())
+        .map(|link| link.meter().clone())
+        .collect();
+    dance.run(links, STEPS, false).await;
+    let hops = dance.first.hops().len() as u64 + (STEPS - 1) * dance.steady.hops().len() as u64;
+    let sum = dance.layout.bytes() as u64 + 7 * header;
+    let expected = hops * sum + STEPS * (u64::from(world) - 1) * (17 + header);
+    let bytes = |meters: &[Meter]| meters.iter().map(Meter::bytes).sum::<u64>();
+    assert_eq!((bytes(&sent), bytes(&received)), (expected, expected));
 }

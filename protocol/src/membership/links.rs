@@ -45,6 +45,12 @@ impl LinksTold {
         }
     }
 
+    /// How many reports are kept.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        self.reports.len()
+    }
+
     fn newest(&self) -> Option<&LinkReport> {
         self.reports.back()
     }

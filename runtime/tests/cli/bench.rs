@@ -6,7 +6,7 @@ use super::program::{has, said, sardana};
 fn an_all_reduce_is_measured_through_shared_memory_and_over_quic_beside_the_machines_limits() {
     let folder = tempfile::tempdir().unwrap();
     let picture = folder.path().join("rates.svg");
-    for link in ["auto", "quic"] {
+    for (link, kind) in [("auto", "shared memory"), ("quic", "QUIC")] {
         let mut command = sardana(&format!(
             "bench all-reduce -n 2 --shards 2 --sizes 4KiB,300KiB --link {link} --json --svg"
         ));
@@ -17,6 +17,7 @@ fn an_all_reduce_is_measured_through_shared_memory_and_over_quic_beside_the_mach
         assert_eq!(rows.len(), 2, "{found}");
         for (row, bytes) in rows.iter().zip([4_096, 307_200]) {
             assert_eq!(row["bytes"], bytes);
+            assert_eq!(row["links"], serde_json::json!([kind]));
             let number = |name: &str| row[name].as_f64().unwrap();
             let (least, median) = (number("min_seconds"), number("median_seconds"));
             assert!(0.0 < least && least <= median, "{row}");

@@ -32,7 +32,7 @@ fn every_command_says_what_it_does_and_shows_examples() {
                 "boundary",
             ],
         ),
-        ("status", &["--watch", "--json", "--join"]),
+        ("status", &["--watch", "--links", "--json", "--join"]),
         ("drain", &["WHOM", "drain r2", "boundary"]),
         ("kill", &["WORKER", "SIGKILL", "replaced"]),
         ("scale", &["-n 8", "highest"]),

@@ -37,6 +37,7 @@ fn arguments_that_cannot_be_read() {
         ("run -n 1 --balance maybe -- true", 2, &["maybe", "--balance"]),
         ("run -n 1 --log-format yaml -- true", 2, &["yaml", "human", "json"]),
         ("status --watch --json", 2, &["--watch", "--json", "cannot be used"]),
+        ("status --watch --links", 2, &["--watch", "--links", "cannot be used"]),
         ("status r0", 2, &["r0"]),
         ("drain", 2, &["<WHOM>"]),
         ("drain r0 r1", 2, &["r1"]),

@@ -86,3 +86,70 @@ fn two_jobs_must_be_told_apart() {
     // Killed ones leave files that are seen through.
     site.fails("status", &["no job of this user runs on this host"]);
 }
+
+/// What passes from rank 0 to rank 1 in a step: the running sum of one f64, with zeros up to 64 bytes, of a count of samples, and a header.
+const STEP_BYTES: u64 = 64 + 8 + 48;
+
+/// What is said of the links from the first worker, of its one kind.
+fn from_first(status: &serde_json::Value) -> &serde_json::Value {
+    let first = &status["workers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|worker| worker["rank"] == 0)
+        .unwrap()["worker"];
+    let mut lines = status["links"]["lines"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|line| &line["from"] == first);
+    let line = lines.next().unwrap_or_else(|| panic!("no links in {status}"));
+    assert_eq!(lines.next(), None, "{status}");
+    line
+}
+
+/// The next status in which the worker has told of its links anew.
+fn told_anew(site: &Site, before: &serde_json::Value) -> serde_json::Value {
+    loop {
+        let status = site.json("status");
+        assert_eq!(status["generation"], "g1.1");
+        if from_first(&status)["sent_bytes"] != from_first(before)["sent_bytes"] {
+            return status;
+        }
+    }
+}
+
+#[test]
+fn links_have_their_kind_and_what_sums_must_have_moved() {
+    let site = Site::new();
+    for (link, kind) in [("auto", "shared memory"), ("quic", "QUIC")] {
+        let running = site.run(&format!("-n 2 --link {link}"));
+        running.event("sardana::event::formed");
+        let step = |status: &serde_json::Value| status["step"].as_u64().unwrap();
+        let sent = |status: &serde_json::Value| from_first(status)["sent_bytes"].as_u64().unwrap();
+        let first = std::iter::repeat_with(|| site.json("status"))
+            .find(|status| step(status) >= 1_000)
+            .unwrap();
+        // Of two reports that come later at least the second was made later.
+        let later = told_anew(&site, &told_anew(&site, &first));
+        let last = told_anew(&site, &later);
+        assert!(sent(&later) >= step(&first) * STEP_BYTES, "{first} {later}");
+        assert!(sent(&later) <= (step(&last) + 1) * STEP_BYTES, "{later} {last}");
+        let line = from_first(&later);
+        assert_eq!(line["kind"], kind);
+        assert!(line["bytes_per_second"].as_f64().unwrap() > 0.0, "{line}");
+        assert_eq!(
+            line["round_trip_ms"].as_f64().is_some_and(|trip| trip > 0.0),
+            link == "quic",
+            "{line}"
+        );
+        assert_eq!(
+            line["sent_packets"].as_u64().is_some_and(|packets| packets > 0),
+            link == "quic",
+            "{line}"
+        );
+        has(&site.done("status --links"), &["links: ", kind, "r0    r1"]);
+        site.done("stop");
+        running.ends_well();
+    }
+}

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use sardana_collectives::limits::CHUNK_BYTES;
 use sardana_collectives::links::SharedMemory;
 use sardana_protocol::member::Member;
+use sardana_protocol::messages::{LinkKind, Passed};
 use sardana_protocol::snapshot::Share;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -16,6 +17,7 @@ use super::*;
 use crate::peers::fetch::Request;
 use crate::peers::limits::NEAR_PARKED;
 use crate::peers::load::Load;
+use crate::peers::meters::Traffic;
 use crate::peers::near::{Carries, NearHello, encoded, send};
 
 /// Where a worker would be met.
@@ -47,6 +49,50 @@ async fn workers_of_one_host_share_memory_unless_they_are_told_not_to() {
     // One that listens for none is not met.
     let listening = StdStream::connect_addr(&address_of(&far[0]));
     assert!(listening.is_err());
+}
+
+/// A frame of three bytes over each link of the steady plan; what each end then says of it, but for the path.
+async fn traffic_of(workers: &[Worker], ring: &Ring) -> Vec<Traffic> {
+    let (one, two) = tokio::join!(link(&workers[0], ring, 0), link(&workers[1], ring, 1));
+    let mut ends = [one.unwrap(), two.unwrap()];
+    for hop in ring.plan().hops() {
+        let header = header(hop.id, PlanSlot::Steady);
+        let from = links_of(&mut ends[hop.from.index()], PlanSlot::Steady)
+            .outgoing
+            .get_mut(&hop.id)
+            .unwrap();
+        from.send(&header, |payload| payload.copy_from_slice(b"sum")).await.unwrap();
+        let to = links_of(&mut ends[hop.to.index()], PlanSlot::Steady)
+            .incoming
+            .get_mut(&hop.id)
+            .unwrap();
+        to.receive(&header).await.unwrap();
+    }
+    workers.iter().map(|worker| worker.traffic().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn what_passes_the_links_of_two_workers_is_counted_by_kind() {
+    for (links, kind) in [(LinkChoice::Auto, LinkKind::SharedMemory), (LinkChoice::Quic, LinkKind::Quic)] {
+        let (workers, ring) = workers_linked(2, links, |_| pieces());
+        assert_eq!(workers[0].traffic(), None);
+        let all = traffic_of(&workers, &ring).await;
+        // One hop there and one back, in each of the two plans.
+        let passed = Passed { links: 2, bytes: 48 + 3 };
+        for (traffic, peer) in all.iter().zip([1, 0]) {
+            assert_eq!((traffic.generation, traffic.untold), (generation(1), 0));
+            let [line] = traffic.lines[..] else { panic!("{traffic:?}") };
+            assert_eq!((line.peer, line.kind), (WorkerId::new(peer), kind));
+            assert_eq!((line.outgoing, line.incoming), (passed, passed));
+            match line.path {
+                Some(path) => assert!(kind == LinkKind::Quic && path.sent_packets > 0 && !path.round_trip.is_zero()),
+                None => assert_eq!(kind, LinkKind::SharedMemory),
+            }
+        }
+        // What is over is not told.
+        workers[0].fence(generation(2));
+        assert_eq!(workers[0].traffic(), None);
+    }
 }
 
 #[tokio::test]

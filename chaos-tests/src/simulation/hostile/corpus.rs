@@ -5,8 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use sardana_protocol::checkpoint::{Condition, DepotAddress, DepotId, Head, ManifestId, ManifestKey, PieceHash, Placing};
 use sardana_protocol::job::Task;
 use sardana_protocol::messages::{
-    CatchUp, CoordinatorMessage, DepotMessage, Form, Introduction, Joiners, Last, MemberAddress, MembersDigest, Peer,
-    Restore, Ring, Save, Seated, Serve, Shares, Snapshot, Standing, StepReport, Tally, Trailer, WorkerMessage,
+    CatchUp, CoordinatorMessage, DepotMessage, Form, Introduction, Joiners, Last, LinkKind, LinkLine, LinkReport,
+    MemberAddress, MembersDigest, Passed, Path, Peer, Restore, Ring, Save, Seated, Serve, Shares, Snapshot, Standing,
+    StepReport, Tally, Trailer, WorkerMessage,
 };
 use sardana_protocol::plan::{OrderedPart, Part, VisitPart};
 use sardana_protocol::snapshot::SnapshotId;
@@ -133,8 +134,29 @@ fn of_worker_beside_training() -> Vec<WorkerMessage> {
         },
         WorkerMessage::Leave { reason: reason() },
         WorkerMessage::Renew { request: vec![1, 2] },
+        WorkerMessage::Links(link_report()),
         WorkerMessage::Failed { reason: reason() },
     ]
+}
+
+fn link_report() -> LinkReport {
+    let passed = Passed { links: 1, bytes: 9 };
+    LinkReport {
+        generation: GENERATION,
+        at: std::time::Duration::from_millis(3),
+        lines: vec![LinkLine {
+            peer: WorkerId::new(1),
+            kind: LinkKind::Quic,
+            outgoing: passed,
+            incoming: passed,
+            path: Some(Path {
+                sent_packets: 9,
+                lost_packets: 1,
+                round_trip: std::time::Duration::from_millis(1),
+            }),
+        }],
+        untold: 0,
+    }
 }
 
 fn address() -> SocketAddr {

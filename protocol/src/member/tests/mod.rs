@@ -281,6 +281,7 @@ fn said(commands: &[Command]) -> Vec<String> {
         WorkerMessage::Leave { reason } => format!("leave: {reason}"),
         WorkerMessage::Renew { .. } => "renew".to_owned(),
         WorkerMessage::Failed { reason } => format!("failed: {reason}"),
+        WorkerMessage::Links(report) => format!("{} lines about links", report.lines.len()),
     };
     let said = |command: &Command| {
         if let Command::Send(message) = command {

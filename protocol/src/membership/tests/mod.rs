@@ -12,6 +12,7 @@ mod generations;
 mod joining;
 mod last_saves;
 mod leaving;
+mod links;
 mod loading;
 mod losses;
 mod planning;

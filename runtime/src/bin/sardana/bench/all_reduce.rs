@@ -8,7 +8,9 @@ use std::str::FromStr;
 use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
 use sardana::job::Staffing;
-use sardana::launch::{LaunchConfig, launch};
+use sardana::launch::{Event, LaunchConfig, Launched, launch};
+use sardana::operator::{JobStatus, OperatorAnswer, OperatorRequest};
+use sardana::{GenerationEvent, JobEvent};
 use serde_json::json;
 
 use super::exchange::{Exchange, Took};
@@ -22,7 +24,8 @@ use crate::run::Linking;
 /// It is a job whose workers do nothing but communicate: real processes, a coordinator, and the same links as in training. A step is one update:
 /// each worker writes its gradient, all are summed, each worker has the sum. The rate is the gradient's bytes over the median step. The limits
 /// are measured beside it: a copy within memory, one from thread to thread through a megabyte that both have, and one over a TCP connection
-/// of this host with itself; `of limit` compares the rate with the second.
+/// of this host with itself; `of limit` compares the rate with the second. `links through` is
+/// what the workers' links were made of: shared memory or QUIC.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sardana bench all-reduce\n  \
@@ -100,10 +103,12 @@ pub(super) struct Row {
     /// Of processors, by all workers, for each 10⁹ bytes of gradients.
     processor: f64,
     pub(super) limits: Limits,
+    /// What the links passed through, by the workers' word.
+    links: Vec<String>,
 }
 
 impl Row {
-    fn of(bytes: u64, took: &[Took], limits: Limits) -> Self {
+    fn of(bytes: u64, took: &[Took], limits: Limits, links: Vec<String>) -> Self {
         let mut steps: Vec<f64> = took.iter().flat_map(|took| took.steps.iter().copied()).collect();
         steps.sort_by(f64::total_cmp);
         let measured = took.first().map_or(0, |took| took.steps.len() as u64);
@@ -115,6 +120,7 @@ impl Row {
             steps: measured,
             processor: processor / (bytes as f64 * measured as f64 / 1e9),
             limits,
+            links,
         }
     }
 
@@ -126,7 +132,7 @@ impl Row {
     fn line(&self) -> String {
         let gigabytes = |rate: f64| format!("{:.2}", rate / 1e9);
         format!(
-            "{:>9} {:>11} {:>11} {:>7} {:>9.2} {:>9.2} {:>8} {:>8} {:>8}",
+            "{:>9} {:>11} {:>11} {:>7} {:>9.2} {:>9.2} {:>8} {:>8} {:>8}  {}",
             ByteSize(self.bytes).display().iec().to_string(),
             time(self.median),
             time(self.least),
@@ -136,7 +142,17 @@ impl Row {
             gigabytes(self.limits.memory),
             gigabytes(self.limits.shared),
             gigabytes(self.limits.tcp),
+            self.through(),
         )
+    }
+
+    /// What the links passed through. One worker has none.
+    fn through(&self) -> String {
+        if self.links.is_empty() {
+            "-".to_owned()
+        } else {
+            self.links.join(" and ")
+        }
     }
 
     fn json(&self) -> serde_json::Value {
@@ -147,12 +163,13 @@ impl Row {
             "min_seconds": self.least,
             "bytes_per_second": self.rate(),
             "processor_seconds_per_gigabyte": self.processor,
+            "links": self.links,
             "limits_bytes_per_second": { "memory": self.limits.memory, "shared": self.limits.shared, "tcp": self.limits.tcp },
         })
     }
 }
 
-const HEAD: &str = "     size      median         min    GB/s  of limit  CPU s/GB   memory   shared      TCP";
+const HEAD: &str = "     size      median         min    GB/s  of limit  CPU s/GB   memory   shared      TCP  links through";
 
 fn time(seconds: f64) -> String {
     if seconds < 1e-3 {
@@ -227,14 +244,34 @@ impl AllReduce {
         };
         let mut config = LaunchConfig::program(program, exchange.arguments(), staffing);
         config.environment.extend(self.linking.environment());
-        runtime()?
-            .block_on(async { launch(config).await?.finish(|_, _| {}).await })
-            .map_err(Failure::failed)?;
+        let links = runtime()?.block_on(carry_out(config))?;
         let limits = usize::try_from(bytes)
             .map_err(Failure::failed)
             .and_then(|bytes| Limits::measure(bytes).map_err(Failure::failed))?;
-        Ok(Row::of(bytes, &exchange.took()?, limits))
+        Ok(Row::of(bytes, &exchange.took()?, limits, links))
     }
+}
+
+/// Follows the job to its end. Of which kinds the links are that it began with.
+async fn carry_out(config: LaunchConfig) -> Result<Vec<String>, Failure> {
+    let mut asking = None;
+    let observe = |launched: &Launched, event: &Event| {
+        if let Event::Job(JobEvent::Generation(GenerationEvent::Formed { .. })) = event {
+            let steering = launched.steering();
+            asking.get_or_insert_with(|| tokio::spawn(async move { steering.ask(OperatorRequest::Status).await }));
+        }
+    };
+    let launched = launch(config).await.map_err(Failure::failed)?;
+    launched.finish(observe).await.map_err(Failure::failed)?;
+    let Some(asking) = asking else { return Ok(Vec::new()) };
+    match asking.await.map_err(Failure::failed)?.map_err(Failure::failed)? {
+        OperatorAnswer::Status(status) => Ok(kinds(&status)),
+        OperatorAnswer::Done { what: reason } | OperatorAnswer::Refused { reason } => Err(Failure::Failed(reason)),
+    }
+}
+
+fn kinds(status: &JobStatus) -> Vec<String> {
+    status.links.kinds.iter().map(|kind| kind.kind.to_string()).collect()
 }
 
 /// Updates before those that are measured.
@@ -280,11 +317,16 @@ mod tests {
             1_000_000_000,
             &[took([1.0, 2.0, 3.0], 4.0), took([1.5, 2.0, 9.0], 5.0)],
             limits,
+            vec!["QUIC".to_owned()],
         );
         assert_eq!((row.median, row.least, row.steps), (2.0, 1.0, 3));
         assert_eq!(row.processor, 3.0, "9 s for 3 GB");
         assert_eq!(row.rate(), 5e8);
-        assert!(row.line().contains("0.25"), "{}", row.line());
+        assert!(
+            row.line().contains("0.25") && row.line().ends_with("  QUIC"),
+            "{}",
+            row.line()
+        );
         assert_eq!(row.json()["median_seconds"], 2.0);
     }
 }
