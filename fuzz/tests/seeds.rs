@@ -22,7 +22,7 @@ use sardana_net::enrol::{EnrolRequest, Moment, Terms, USES_FILE, Uses, invite};
 use sardana_net::trust::{AUTHORITY_FILE, Authority, KeyDigest, PendingKey, Role};
 use sardana_net::wire::write_frame_blocking;
 use sardana_protocol::codec::encode;
-use sardana_protocol::messages::{Greeting, LinkKind, LinkLine, LinkReport, Passed, Path, Trailer, WorkerMessage};
+use sardana_protocol::messages::{Greeting, LinkKind, LinkLine, LinkPath, LinkReport, Passed, Trailer, WorkerMessage};
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::{Generation, Incarnation, JobId, Step, WorkerId};
 use sardana_storage::catalogue::{Batch, Catalogue, MARKER_FILE};
@@ -72,7 +72,7 @@ fn link_report() -> LinkReport {
         incoming: Passed { links: 1, bytes: 7 },
         path,
     };
-    let path = Path {
+    let path = LinkPath {
         sent_packets: 9,
         lost_packets: 3,
         round_trip: Duration::from_micros(8),

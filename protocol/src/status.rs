@@ -8,7 +8,7 @@ use strum::Display;
 
 use crate::checkpoint::DepotId;
 use crate::job::JobSpec;
-use crate::messages::{LinkKind, Path, StepReport};
+use crate::messages::{LinkKind, LinkPath, StepReport};
 use crate::words::{Generation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
 /// From operator to coordinator. [`OperatorAnswer`] comes back for each.
@@ -243,7 +243,7 @@ pub struct LinkView {
     /// Bytes sent a second over the last seconds; none before it is known, or once its worker says no more.
     pub rate: Option<f64>,
     /// The sender's end of the connection that they go over, if it is a network. All that the two say to each other shares it.
-    pub path: Option<Path>,
+    pub path: Option<LinkPath>,
 }
 
 impl LinkView {

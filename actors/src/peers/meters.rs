@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use sardana_collectives::links::{LinkReceiver, LinkSender, Meter};
 use sardana_protocol::limits::LINKS_TOLD;
-use sardana_protocol::messages::{LinkKind, LinkLine, Passed, Path};
+use sardana_protocol::messages::{LinkKind, LinkLine, LinkPath, Passed};
 use sardana_protocol::words::{Generation, WorkerId};
 
 use super::Peers;
@@ -135,7 +135,7 @@ impl Peers {
     }
 
     /// The connection to `peer` on which new streams are opened. (Streams may go on for a while on the one before.)
-    fn path(&self, peer: WorkerId) -> Option<Path> {
+    fn path(&self, peer: WorkerId) -> Option<LinkPath> {
         let slot = self
             .slots
             .lock()
@@ -143,7 +143,7 @@ impl Peers {
             .get(&peer)
             .cloned()?;
         let stats = slot.live.read(|live| live.as_ref().map(quinn::Connection::stats))?;
-        Some(Path {
+        Some(LinkPath {
             sent_packets: stats.path.sent_packets,
             lost_packets: stats.path.lost_packets,
             round_trip: stats.path.rtt,

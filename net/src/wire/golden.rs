@@ -8,7 +8,7 @@ use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, LastBatch, Order}
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{
     AgentHello, AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, Hello, Introduction, Joiners, LinkKind,
-    LinkLine, LinkReport, MemberAddress, MembersDigest, Motion, Passed, Path, Ring, Seated, Serve, Shares, Snapshot,
+    LinkLine, LinkPath, LinkReport, MemberAddress, MembersDigest, Motion, Passed, Ring, Seated, Serve, Shares, Snapshot,
     Standing, StepReport, Tally, Trailer, WorkerHello, WorkerMessage,
 };
 use sardana_protocol::snapshot::SnapshotId;
@@ -267,7 +267,7 @@ fn what_a_worker_tells_of_its_links() {
         incoming: Passed { links: 1, bytes: 7 },
         path,
     };
-    let path = Path {
+    let path = LinkPath {
         sent_packets: 9,
         lost_packets: 3,
         round_trip: Duration::new(0, 8),

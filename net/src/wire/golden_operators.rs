@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sardana_protocol::checkpoint::DepotId;
-use sardana_protocol::messages::{LinkKind, Path, StepReport};
+use sardana_protocol::messages::{LinkKind, LinkPath, StepReport};
 use sardana_protocol::status::{
     AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, KindView, LinkView, LinksView, OperatorAnswer,
     OperatorRequest, Overview, Recording, SavedView, Stage, WorkerView,
@@ -67,7 +67,7 @@ fn links_view() -> LinksView {
             sent: 300,
             received: Some(7),
             rate: Some(-2.0),
-            path: Some(Path {
+            path: Some(LinkPath {
                 sent_packets: 9,
                 lost_packets: 3,
                 round_trip: Duration::new(0, 8),

@@ -14,7 +14,7 @@ use sardana_protocol::limits::{
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{
     AgentMessage, AgentOrder, Call, CatchUp, CoordinatorMessage, Form, Greeting, Hello, Introduction, Last, LinkKind,
-    LinkLine, LinkReport, MemberAddress, MembersDigest, Passed, Path, Peer, Restore, Ring, Seated, Standing, StepReport,
+    LinkLine, LinkPath, LinkReport, MemberAddress, MembersDigest, Passed, Peer, Restore, Ring, Seated, Standing, StepReport,
     Tally, WorkerHello, WorkerMessage,
 };
 use sardana_protocol::plan::{HopEnd, HopId, OrderedPart, Part, VisitPart};
@@ -179,7 +179,7 @@ fn largest_line() -> LinkLine {
         kind: LinkKind::Quic,
         outgoing: passed,
         incoming: passed,
-        path: Some(Path {
+        path: Some(LinkPath {
             sent_packets: u64::MAX,
             lost_packets: u64::MAX,
             round_trip: Duration::MAX,

@@ -46,7 +46,7 @@ pub struct LinkLine {
     /// The links from which it receives.
     pub incoming: Passed,
     /// What they go over, if that is a network.
-    pub path: Option<Path>,
+    pub path: Option<LinkPath>,
 }
 
 /// What has passed some links in one direction since they were made.
@@ -61,7 +61,7 @@ pub struct Passed {
 /// The connection of two workers, as one end sees it. All that the two say to each other goes over it: their links share these figures,
 /// also with each other and with transfers of states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Path {
+pub struct LinkPath {
     /// Packets that this end has sent, since the connection was made.
     pub sent_packets: u64,
     /// Those of them that count as lost.

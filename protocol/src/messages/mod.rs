@@ -16,6 +16,6 @@ pub use coordinator::{CoordinatorMessage, Joiners, Serve, Shares, Snapshot, Trai
 pub use depot::{DepotHello, DepotMessage, DepotOrder, Restore, Save};
 pub use form::{CatchUp, Form, Last, MemberAddress, MembersDigest, Peer};
 pub use hello::{AgentHello, Call, Greeting, Hello, Introduction, Ring, Seated, WorkerHello};
-pub use links::{LinkKind, LinkLine, LinkReport, Passed, Path};
+pub use links::{LinkKind, LinkLine, LinkPath, LinkReport, Passed};
 pub use sense::{Bounds, Senseless, Sensible};
 pub use worker::{Standing, StepReport, Tally, WorkerMessage};

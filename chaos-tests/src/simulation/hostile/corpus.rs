@@ -5,9 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use sardana_protocol::checkpoint::{Condition, DepotAddress, DepotId, Head, ManifestId, ManifestKey, PieceHash, Placing};
 use sardana_protocol::job::Task;
 use sardana_protocol::messages::{
-    CatchUp, CoordinatorMessage, DepotMessage, Form, Introduction, Joiners, Last, LinkKind, LinkLine, LinkReport,
-    MemberAddress, MembersDigest, Passed, Path, Peer, Restore, Ring, Save, Seated, Serve, Shares, Snapshot, Standing,
-    StepReport, Tally, Trailer, WorkerMessage,
+    CatchUp, CoordinatorMessage, DepotMessage, Form, Introduction, Joiners, Last, LinkKind, LinkLine, LinkPath, LinkReport,
+    MemberAddress, MembersDigest, Passed, Peer, Restore, Ring, Save, Seated, Serve, Shares, Snapshot, Standing, StepReport,
+    Tally, Trailer, WorkerMessage,
 };
 use sardana_protocol::plan::{OrderedPart, Part, VisitPart};
 use sardana_protocol::snapshot::SnapshotId;
@@ -149,7 +149,7 @@ fn link_report() -> LinkReport {
             kind: LinkKind::Quic,
             outgoing: passed,
             incoming: passed,
-            path: Some(Path {
+            path: Some(LinkPath {
                 sent_packets: 9,
                 lost_packets: 1,
                 round_trip: std::time::Duration::from_millis(1),

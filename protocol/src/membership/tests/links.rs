@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::limits::{HEARTBEAT, LINKS_TOLD, RATE_OVER};
-use crate::messages::{LinkKind, LinkLine, LinkReport, Passed, Path};
+use crate::messages::{LinkKind, LinkLine, LinkPath, LinkReport, Passed};
 use crate::status::LinkView;
 
 fn line(peer: u64, kind: LinkKind, sent: u64, received: u64) -> LinkLine {
@@ -20,7 +20,7 @@ fn line(peer: u64, kind: LinkKind, sent: u64, received: u64) -> LinkLine {
 
 fn lossy(peer: u64, sent: u64, lost_packets: u64) -> LinkLine {
     LinkLine {
-        path: Some(Path {
+        path: Some(LinkPath {
             sent_packets: 100,
             lost_packets,
             round_trip: Duration::from_millis(3),

@@ -8,7 +8,7 @@ use ratatui::backend::TestBackend;
 use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::data::DataFingerprint;
 use sardana_protocol::job::{JobSpec, LastBatch, Order};
-use sardana_protocol::messages::{LinkKind, Path, StepReport};
+use sardana_protocol::messages::{LinkKind, LinkPath, StepReport};
 use sardana_protocol::status::{
     AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, KindView, LinkView, LinksView, Overview, Recording,
     SavedView, Stage, WorkerView,
@@ -57,7 +57,7 @@ fn linked() -> LinksView {
         rate: Some(1_536.0),
         path,
     };
-    let path = Path {
+    let path = LinkPath {
         sent_packets: 400,
         lost_packets: 6,
         round_trip: Duration::from_micros(700),
