@@ -27,7 +27,11 @@ pub const LINK_VARIABLE: &str = "SARDANA_LINK";
 #[error("expected `auto` or `quic` in {LINK_VARIABLE}, found {0:?}: correct it, or leave it out")]
 pub struct LinkVariableError(OsString);
 
-pub(crate) fn links() -> Result<LinkChoice, LinkVariableError> {
+/// What the links of this process go through, by its environment.
+///
+/// # Errors
+/// When [`LINK_VARIABLE`] is neither `auto` nor `quic`.
+pub fn link_choice() -> Result<LinkChoice, LinkVariableError> {
     choice(std::env::var_os(LINK_VARIABLE))
 }
 

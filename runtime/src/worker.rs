@@ -131,7 +131,7 @@ where
     F: FnOnce(&JobSpec) -> Result<M, ModelError>,
 {
     log_warnings();
-    let links = environment::links()?;
+    let links = environment::link_choice()?;
     let span = span_of(&bundle);
     let _in_worker = span.enter();
     let tally = bundle.tally.as_ref().and_then(|path| match TallyFile::open(path) {

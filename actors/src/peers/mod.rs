@@ -148,11 +148,11 @@ impl Peers {
         Self::listen_on(Environment::Host, credentials, address, LinkChoice::Auto, keeper, pieces)
     }
 
-    /// Likewise, on another environment than the host.
+    /// Likewise, on another environment than the host, or with links of this choice.
     ///
     /// # Errors
     /// As [`Self::listen`].
-    pub(crate) fn listen_on(
+    pub fn listen_on(
         environment: Environment,
         credentials: impl Into<RotatingCredentials>,
         address: SocketAddr,

@@ -72,15 +72,16 @@ pub(crate) struct Balancing {
 }
 
 /// What the links between workers go through.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Linking {
     /// What sums of gradients go through: by default memory that workers of one host share, and QUIC between hosts.
     #[arg(long, value_name = "auto|quic", value_enum, hide_possible_values = true, default_value_t = Link::Auto)]
     link: Link,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
 enum Link {
+    #[default]
     Auto,
     Quic,
 }

@@ -1,11 +1,7 @@
 //! `sardana bench all-reduce`: sums of gradients of many sizes, beside what this machine could do at most.
 
-use std::fs::File;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::path::PathBuf;
 
-use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
 use sardana::job::Staffing;
 use sardana::launch::{Event, LaunchConfig, Launched, launch};
@@ -15,7 +11,9 @@ use serde_json::json;
 
 use super::exchange::{Exchange, Took};
 use super::limits::Limits;
-use super::plot::svg;
+use super::plot::{Line, Picture};
+use super::sizes::{self, Sizes};
+use super::times::words;
 use crate::ending::{Failure, runtime};
 use crate::run::Linking;
 
@@ -61,48 +59,17 @@ enum Plan {
     Fast,
 }
 
-/// Sizes of gradients, in bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Sizes(Vec<u64>);
-
-/// The least and the most that a gradient may have here.
-const SIZES: (u64, u64) = (4, 4 << 30);
-
-impl FromStr for Sizes {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let size = |text: &str| {
-            let parsed = text.trim().parse::<ByteSize>().map(|size| size.as_u64());
-            let fits = |size: &u64| (SIZES.0..=SIZES.1).contains(size) && size.is_multiple_of(4);
-            parsed
-                .ok()
-                .filter(fits)
-                .ok_or_else(|| format!("expected a size from 4B to 4GiB that whole f32 fill, such as 64KiB, found `{text}`"))
-        };
-        if let Some((from, to)) = text.split_once("..") {
-            let (from, to) = (size(from)?, size(to)?);
-            if from > to {
-                return Err(format!("expected the smaller size first, found `{text}`"));
-            }
-            let sizes = std::iter::successors(Some(from), |size| Some(size * 4));
-            return Ok(Self(sizes.take_while(|&size| size <= to).collect()));
-        }
-        text.split(',').map(size).collect::<Result<_, _>>().map(Self)
-    }
-}
-
 /// What was measured of one size.
 #[derive(Debug, Clone)]
-pub(super) struct Row {
-    pub(super) bytes: u64,
+struct Row {
+    bytes: u64,
     /// Seconds of a step.
     median: f64,
     least: f64,
     steps: u64,
     /// Of processors, by all workers, for each 10⁹ bytes of gradients.
     processor: f64,
-    pub(super) limits: Limits,
+    limits: Limits,
     /// What the links passed through, by the workers' word.
     links: Vec<String>,
 }
@@ -125,7 +92,7 @@ impl Row {
     }
 
     /// Bytes a second.
-    pub(super) fn rate(&self) -> f64 {
+    fn rate(&self) -> f64 {
         self.bytes as f64 / self.median
     }
 
@@ -133,9 +100,9 @@ impl Row {
         let gigabytes = |rate: f64| format!("{:.2}", rate / 1e9);
         format!(
             "{:>9} {:>11} {:>11} {:>7} {:>9.2} {:>9.2} {:>8} {:>8} {:>8}  {}",
-            ByteSize(self.bytes).display().iec().to_string(),
-            time(self.median),
-            time(self.least),
+            sizes::words(self.bytes),
+            words(self.median),
+            words(self.least),
             gigabytes(self.rate()),
             self.rate() / self.limits.shared,
             self.processor,
@@ -171,26 +138,13 @@ impl Row {
 
 const HEAD: &str = "     size      median         min    GB/s  of limit  CPU s/GB   memory   shared      TCP  links through";
 
-fn time(seconds: f64) -> String {
-    if seconds < 1e-3 {
-        format!("{:.1} us", seconds * 1e6)
-    } else {
-        format!("{:.2} ms", seconds * 1e3)
-    }
-}
-
 impl AllReduce {
     pub(super) fn carry_out(self) -> Result<(), Failure> {
         if !self.json {
             println!("{}, whole steps; limits in GB/s", self.title());
             println!("{HEAD}");
         }
-        // What cannot be written is said before anything is measured.
-        let picture = self
-            .svg
-            .as_deref()
-            .map(|path| Ok((path, File::create(path).map_err(unwritten(path))?)));
-        let picture = picture.transpose()?;
+        let picture = Picture::create(self.svg.as_deref())?;
         let mut rows = Vec::new();
         for &bytes in &self.sizes.0 {
             let row = self.measure(bytes)?;
@@ -206,9 +160,8 @@ impl AllReduce {
                 json!({ "ranks": self.ranks, "shards": self.ranks * self.shards, "what": self.title(), "rows": rows })
             );
         }
-        if let Some((path, mut file)) = picture {
-            let drawn = svg(&self.title(), &rows).map_err(Failure::Failed)?;
-            file.write_all(drawn.as_bytes()).map_err(unwritten(path))?;
+        if let Some(picture) = picture {
+            picture.draw(&self.title(), "bytes of a gradient", &lines(&rows))?;
         }
         Ok(())
     }
@@ -283,24 +236,22 @@ const MOVED: u64 = 8 << 30;
 /// in so many steps, at least and at most.
 const STEPS: (u64, u64) = (12, 2_000);
 
-fn unwritten(path: &Path) -> impl FnOnce(io::Error) -> Failure {
-    move |error| Failure::Failed(format!("{} could not be written: {error}", path.display()))
+fn lines(rows: &[Row]) -> Vec<Line> {
+    let line = |name, rate: fn(&Row) -> f64| Line {
+        name,
+        points: rows.iter().map(|row| (row.bytes as f64, rate(row))).collect(),
+    };
+    vec![
+        line("all-reduce", Row::rate),
+        line("copy in memory", |row| row.limits.memory),
+        line("copy through shared memory", |row| row.limits.shared),
+        line("TCP within the host, not encrypted", |row| row.limits.tcp),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_lists_or_ranges() {
-        let sizes = |text: &str| text.parse::<Sizes>().map(|sizes| sizes.0);
-        assert_eq!(sizes("4KiB..256KiB").unwrap(), [4 << 10, 16 << 10, 64 << 10, 256 << 10]);
-        assert_eq!(sizes("1MiB, 3MB").unwrap(), [1 << 20, 3_000_000]);
-        for wrong in ["", "four", "8MiB..1MiB", "1..8KiB", "5TiB", "1MiB..", "-1", "6B"] {
-            let error = sizes(wrong).unwrap_err();
-            assert!(error.contains("expected"), "{wrong}: {error}");
-        }
-    }
 
     #[test]
     fn a_row_has_the_median_of_all_ranks_and_what_they_cost() {

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use rustix::time::{ClockId, clock_gettime};
 use sardana::data::Shard;
 use sardana::job::JobBuilder;
 use sardana::model::{Dtype, GradientWriter, Mean, ModelError, TensorSpec, Trainable};
 use sardana::{Job, Order, Step, serve_if_started_by_agent};
 use serde::{Deserialize, Serialize};
 
+use super::times::processor;
 use crate::ending::Failure;
 
 /// What is exchanged, and how often.
@@ -182,13 +182,4 @@ impl Trainable for Exchanging {
         std::fs::write(place, serde_json::to_vec(&*self.took.borrow())?)?;
         Ok(Vec::new())
     }
-}
-
-/// What all threads of this process have had of a processor.
-fn processor() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(
-        u64::try_from(time.tv_sec).unwrap_or(0),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    )
 }

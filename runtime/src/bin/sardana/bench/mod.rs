@@ -3,7 +3,11 @@
 mod all_reduce;
 mod exchange;
 mod limits;
+mod link;
 mod plot;
+mod sizes;
+mod times;
+mod wires;
 
 use clap::{Args, Subcommand};
 
@@ -19,14 +23,19 @@ pub(crate) struct Bench {
 #[derive(Debug, Subcommand)]
 enum What {
     AllReduce(all_reduce::AllReduce),
+    Link(link::Link),
     #[command(hide = true)]
     Rank(exchange::Rank),
+    #[command(hide = true)]
+    LinkEnd,
 }
 
 impl Bench {
     pub(crate) fn carry_out(self) -> Result<(), Failure> {
         match self.what {
             What::AllReduce(all_reduce) => all_reduce.carry_out(),
+            What::Link(link) => link.carry_out(),
+            What::LinkEnd => link::end::carry_out(),
             What::Rank(rank) => rank.carry_out(),
         }
     }

@@ -1,38 +1,71 @@
-//! A picture of what was measured: rate over size, both by powers of ten.
+//! A picture of what was measured: rate over size, both by powers of ten. Must not know what the rates are of.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use plotters::prelude::*;
 
-use super::all_reduce::Row;
+use crate::ending::Failure;
 
 const SIZE: (u32, u32) = (900, 540);
 
-/// The rows as an SVG.
-///
-/// # Errors
-/// When the picture cannot be drawn, which is not to be expected of one in memory.
-pub(super) fn svg(title: &str, rows: &[Row]) -> Result<String, String> {
-    let mut svg = String::new();
-    draw(&mut svg, title, rows).map_err(|error| error.to_string())?;
-    Ok(svg)
+const COLOURS: [RGBColor; 6] = [RED, BLUE, GREEN, BLACK, MAGENTA, CYAN];
+
+/// What is drawn as one line.
+pub(super) struct Line {
+    pub(super) name: &'static str,
+    /// Bytes, and bytes a second.
+    pub(super) points: Vec<(f64, f64)>,
 }
 
-fn draw(svg: &mut String, title: &str, rows: &[Row]) -> Result<(), Box<dyn std::error::Error>> {
-    type Line = (&'static str, RGBColor, fn(&Row) -> f64);
-    let lines: [Line; 4] = [
-        ("all-reduce", RED, |row| row.rate()),
-        ("copy in memory", BLUE, |row| row.limits.memory),
-        ("copy through shared memory", GREEN, |row| row.limits.shared),
-        ("TCP within the host, not encrypted", BLACK, |row| row.limits.tcp),
-    ];
-    let sizes = || rows.iter().map(|row| row.bytes as f64);
-    let rates = || {
-        lines
-            .iter()
-            .flat_map(|(_, _, rate)| rows.iter().map(rate))
-            .map(|rate| rate / 1e9)
-    };
-    let (least, most) = (sizes().fold(f64::MAX, f64::min), sizes().fold(1.0, f64::max));
-    let (slowest, fastest) = (rates().fold(f64::MAX, f64::min), rates().fold(1e-9, f64::max));
+/// A file that will have a picture.
+pub(super) struct Picture {
+    path: PathBuf,
+    file: File,
+}
+
+impl Picture {
+    /// The file at `path`, if there is to be one: what cannot be written is said before anything is measured.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(super) fn create(path: Option<&Path>) -> Result<Option<Self>, Failure> {
+        path.map(|path| {
+            let file = File::create(path).map_err(|error| unwritten(path, error))?;
+            Ok(Self {
+                path: path.to_owned(),
+                file,
+            })
+        })
+        .transpose()
+    }
+
+    /// Draws lines into it, as an SVG; `sizes` says what the sizes are of.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn draw(mut self, title: &str, sizes: &str, lines: &[Line]) -> Result<(), Failure> {
+        let mut svg = String::new();
+        // Of a picture in memory that is not to be expected.
+        draw(&mut svg, title, sizes, lines).map_err(Failure::failed)?;
+        let written = self.file.write_all(svg.as_bytes());
+        written.map_err(|error| unwritten(&self.path, error))
+    }
+}
+
+fn unwritten(path: &Path, error: std::io::Error) -> Failure {
+    Failure::Failed(format!("{} could not be written: {error}", path.display()))
+}
+
+fn draw(svg: &mut String, title: &str, sizes: &str, lines: &[Line]) -> Result<(), Box<dyn std::error::Error>> {
+    let points = || lines.iter().flat_map(|line| line.points.iter().copied());
+    let (least, most) = points().fold((f64::MAX, 1.0_f64), |(least, most), (size, _)| {
+        (least.min(size), most.max(size))
+    });
+    let (slowest, fastest) = points().fold((f64::MAX, 1.0_f64), |(least, most), (_, rate)| {
+        (least.min(rate), most.max(rate))
+    });
     let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area)
@@ -42,14 +75,14 @@ fn draw(svg: &mut String, title: &str, rows: &[Row]) -> Result<(), Box<dyn std::
         .y_label_area_size(64)
         .build_cartesian_2d(
             (least / 1.2..most * 1.2).log_scale(),
-            (slowest / 1.5..fastest * 1.5).log_scale(),
+            (slowest / 1.5e9..fastest * 1.5 / 1e9).log_scale(),
         )?;
-    chart.configure_mesh().x_desc("bytes of a gradient").y_desc("GB/s").draw()?;
-    for (name, colour, rate) in lines {
-        let points = || rows.iter().map(move |row| (row.bytes as f64, rate(row) / 1e9));
+    chart.configure_mesh().x_desc(sizes).y_desc("GB/s").draw()?;
+    for (Line { name, points }, colour) in lines.iter().zip(COLOURS) {
+        let points = || points.iter().map(|(size, rate)| (*size, rate / 1e9));
         chart
             .draw_series(LineSeries::new(points(), colour.stroke_width(2)))?
-            .label(name)
+            .label(*name)
             .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 18, y)], colour.stroke_width(2)));
         chart.draw_series(points().map(|point| Circle::new(point, 3, colour.filled())))?;
     }
