@@ -164,7 +164,7 @@ async fn measure(span: Duration) -> Result<()> {
         ("while it is away", (gone, back)),
         ("after", (back, u64::MAX)),
     ];
-    print_parts(&Pace::of(&journal, None), parts)
+    print_parts(&Pace::of(&journal), parts)
 }
 
 fn main() -> Result<()> {

@@ -41,7 +41,7 @@ use tokio::time::{sleep, timeout};
 mod at_hand;
 #[path = "durable/process.rs"]
 mod process;
-#[path = "join/stream.rs"]
+#[path = "far/stream.rs"]
 mod stream;
 
 use at_hand::at_hand;

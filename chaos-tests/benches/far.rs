@@ -11,7 +11,7 @@ use anyhow::Result;
 
 #[path = "far/path.rs"]
 mod path;
-#[path = "join/stream.rs"]
+#[path = "far/stream.rs"]
 mod stream;
 
 use path::Path;

@@ -122,7 +122,7 @@ async fn measure(manner: Manner, size: Size) -> Result<()> {
         Err(_) => bail!("{name}: it takes more than {LIMIT:?}: {run:?}"),
     }
     trial.counts_agree(&summary?)?;
-    run.print(&name, &Pace::of(&Journal::read(trial.folder())?, None))
+    run.print(&name, &Pace::of(&Journal::read(trial.folder())?))
 }
 
 fn main() -> Result<()> {

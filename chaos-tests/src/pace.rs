@@ -11,13 +11,13 @@ use crate::journal::{Deed, Journal};
 pub struct Pace(Vec<(u64, f64)>);
 
 impl Pace {
-    /// The steps of every process but `newcomer`.
+    /// The steps of every process.
     #[must_use]
-    pub fn of(journal: &Journal, newcomer: Option<u32>) -> Self {
+    pub fn of(journal: &Journal) -> Self {
         let mut last = BTreeMap::new();
         let mut steps = Vec::new();
         let updates = journal.lines.iter().filter(|line| matches!(line.deed, Deed::Update { .. }));
-        for line in updates.filter(|line| Some(line.life.0) != newcomer) {
+        for line in updates {
             if let Some(before) = last.insert(line.life, line.end_ns) {
                 steps.push((line.end_ns, (line.end_ns - before) as f64 / 1e6));
             }

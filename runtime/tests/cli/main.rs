@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
 mod bench;
+mod bench_copy;
+mod bench_link;
 #[path = "../../../actors/tests/notices/cloud.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod cloud;

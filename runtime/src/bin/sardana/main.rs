@@ -36,7 +36,8 @@ use logging::LogFormat;
         sardana run -n 4 -- ./train          a job with 4 workers\n  \
         sardana status --watch               see it run, from another terminal\n  \
         sardana drain r2                     let one worker leave\n  \
-        sardana bench all-reduce             how fast this machine sums gradients\n\n\
+        sardana bench all-reduce             how fast this machine sums gradients\n  \
+        sardana bench copy                   what a worker that joins costs the others\n\n\
         RUST_LOG sets what is logged, for example RUST_LOG=sardana=debug."
 )]
 struct Cli {

@@ -12,6 +12,7 @@ use serde_json::json;
 use super::exchange::{Exchange, Took};
 use super::limits::Limits;
 use super::plot::{Line, Picture};
+use super::progress::Progress;
 use super::sizes::{self, Sizes};
 use super::times::words;
 use crate::ending::{Failure, runtime};
@@ -140,19 +141,21 @@ const HEAD: &str = "     size      median         min    GB/s  of limit  CPU s/G
 
 impl AllReduce {
     pub(super) fn carry_out(self) -> Result<(), Failure> {
-        if !self.json {
-            println!("{}, whole steps; limits in GB/s", self.title());
-            println!("{HEAD}");
-        }
         let picture = Picture::create(self.svg.as_deref())?;
+        let progress = Progress::new();
+        if !self.json {
+            progress.print(&format!("{}, whole steps; limits in GB/s\n{HEAD}", self.title()));
+        }
         let mut rows = Vec::new();
         for &bytes in &self.sizes.0 {
+            progress.say(format!("gradients of {}", sizes::words(bytes)));
             let row = self.measure(bytes)?;
             if !self.json {
-                println!("{}", row.line());
+                progress.print(&row.line());
             }
             rows.push(row);
         }
+        drop(progress);
         if self.json {
             let rows: Vec<_> = rows.iter().map(Row::json).collect();
             println!(

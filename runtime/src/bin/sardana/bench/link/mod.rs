@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::limits::copied;
 use super::plot::{Line, Picture};
+use super::progress::Progress;
 use super::sizes::{self, Sizes};
 use super::times::words;
 use super::wires::{Ways, Wire};
@@ -191,18 +192,20 @@ impl Link {
         let mut pair = Pair::start(&self.linking.environment())?;
         let title = format!("a link through {} between two processes", pair.through);
         let beside = pair.through.limit();
+        let progress = Progress::new();
         if !self.json {
-            println!("{title}; times of messages, rates in GB/s");
-            println!("{HEAD}");
+            progress.print(&format!("{title}; times of messages, rates in GB/s\n{HEAD}"));
         }
         let mut rows = Vec::new();
         for &bytes in &self.sizes.0 {
+            progress.say(format!("messages of {}", sizes::words(bytes)));
             let row = Row::measure(&mut pair, bytes, beside)?;
             if !self.json {
-                println!("{}", row.line());
+                progress.print(&row.line());
             }
             rows.push(row);
         }
+        drop(progress);
         if self.json {
             let through = pair.through.to_string();
             let rows: Vec<_> = rows.iter().map(Row::json).collect();

@@ -1,0 +1,221 @@
+//! The three things that are measured, one after the other: a join, kills, and a restore. Must not know how it is told.
+
+use std::path::Path;
+
+use sardana::launch::{Event, LaunchConfig, OperatorRequest};
+use sardana::{AgentEvent, CheckpointEvent, GenerationEvent, JobEvent, WorkerEvent, WorkerId};
+
+use super::course::{Course, members_of};
+use super::diary::{Diary, now};
+use crate::bench::times::quantile;
+use crate::ending::Failure;
+
+/// Steps before each thing that is done to the job: what they take is what a step takes.
+const STEADY: u64 = 50;
+
+/// Steps between a worker's part in training and the next kill.
+const BETWEEN: u64 = 25;
+
+/// Nanoseconds of a moment after a switch in which its cost shows.
+const AFTERMATH: u64 = 1_000_000_000;
+
+/// Seconds, of one join.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Join {
+    /// Steps before it: median, 99th percentile, longest.
+    pub(super) before: [f64; 3],
+    /// The median of steps with one more worker.
+    pub(super) after: f64,
+    /// From the start of the process to its hello.
+    pub(super) hello: f64,
+    /// From the hello to a snapshot that is copied and hashed.
+    pub(super) snapshot: f64,
+    /// From the snapshot to the state, copied and compared.
+    pub(super) copied: f64,
+    /// From there until the model has loaded it, and it is hashed once more, and no step is missing.
+    pub(super) caught_up: f64,
+    /// From there until it computes gradients.
+    pub(super) takes_part: f64,
+    /// The others' longest step while the process starts, while it copies and catches up, and from then on.
+    pub(super) longest: [f64; 3],
+    /// What was out of the ordinary.
+    pub(super) remarks: Vec<String>,
+}
+
+impl Join {
+    /// From the hello until all of the state is there.
+    pub(super) fn to_copied(&self) -> f64 {
+        self.snapshot + self.copied
+    }
+
+    /// From the start of the process until it computes gradients.
+    pub(super) fn whole(&self) -> f64 {
+        self.hello + self.to_copied() + self.caught_up + self.takes_part
+    }
+}
+
+/// When what happened, in nanoseconds since 1970; 0 if it has not.
+#[derive(Debug, Default)]
+struct Moments {
+    steady: u64,
+    asked: u64,
+    started: u64,
+    joined: u64,
+    snapshot: u64,
+    caught_up: u64,
+    switched: u64,
+    newcomer: Option<(WorkerId, u32)>,
+    remarks: Vec<String>,
+}
+
+impl Moments {
+    fn see(&mut self, event: &Event) {
+        let is_newcomer = |worker: &WorkerId| self.newcomer.is_some_and(|(newcomer, _)| newcomer == *worker);
+        match event {
+            Event::Agent(AgentEvent::Started { worker, pid }) => {
+                self.newcomer = Some((*worker, *pid));
+                self.started = now();
+            }
+            Event::Job(JobEvent::Worker(WorkerEvent::Joined { worker, .. })) if is_newcomer(worker) => self.joined = now(),
+            Event::Job(JobEvent::Snapshot { .. }) if self.joined != 0 => self.snapshot = now(),
+            Event::Job(JobEvent::Worker(WorkerEvent::CaughtUp { worker, .. })) if is_newcomer(worker) => {
+                self.caught_up = now();
+            }
+            Event::Job(JobEvent::Generation(GenerationEvent::Switched { members, .. }))
+                if members.iter().any(is_newcomer) =>
+            {
+                self.switched = now();
+            }
+            Event::Job(
+                told @ (JobEvent::Worker(
+                    WorkerEvent::JoinsAnew { .. } | WorkerEvent::Held { .. } | WorkerEvent::Lost { .. },
+                )
+                | JobEvent::Generation(GenerationEvent::Halting { .. })),
+            ) => self.remarks.push(format!("{told:?}")),
+            Event::Job(_) | Event::Agent(_) => {}
+        }
+    }
+
+    fn join(self, folder: &Path, pids: &[u32]) -> Result<Join, Failure> {
+        let (_, newcomer) = self
+            .newcomer
+            .ok_or_else(|| Failure::Failed("no worker was started".to_owned()))?;
+        let others = pids.iter().filter(|&&pid| pid != newcomer);
+        let others: Vec<Diary> = others
+            .map(|&pid| Diary::read(folder, pid).map_err(Failure::failed))
+            .collect::<Result<_, _>>()?;
+        let steps = |from, to| -> Vec<f64> { others.iter().flat_map(|diary| diary.steps(from, to)).collect() };
+        let longest = |from, to| steps(from, to).into_iter().fold(f64::NAN, f64::max);
+        let load = Diary::read(folder, newcomer).map_err(Failure::failed)?.last_load();
+        let (there, _) = load.ok_or_else(|| Failure::Failed("the newcomer loaded no state".to_owned()))?;
+        let mut before = steps(self.steady, self.asked);
+        let between = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
+        Ok(Join {
+            before: [0.5, 0.99, 1.0].map(|share| quantile(&mut before, share)),
+            after: quantile(&mut steps(self.switched, u64::MAX), 0.5),
+            hello: between(self.started, self.joined),
+            snapshot: between(self.joined, self.snapshot),
+            copied: between(self.snapshot, there),
+            caught_up: between(there, self.caught_up),
+            takes_part: between(self.caught_up, self.switched),
+            longest: [
+                longest(self.asked, self.joined),
+                longest(self.joined, self.caught_up),
+                longest(self.caught_up, self.switched + AFTERMATH),
+            ],
+            remarks: self.remarks,
+        })
+    }
+}
+
+/// One more worker than `workers` joins the job.
+pub(super) async fn join(course: &mut Course, workers: u32, folder: &Path) -> Result<Join, Failure> {
+    // The first one tells that training has begun.
+    course.steps(1, |_| {}).await?;
+    let mut moments = Moments {
+        steady: now(),
+        ..Moments::default()
+    };
+    course.steps(STEADY, |_| {}).await?;
+    moments.asked = now();
+    let more = OperatorRequest::Scale { workers: workers + 1 };
+    course.launched().steering().request(more);
+    while moments.switched == 0 {
+        moments.see(&course.next().await?);
+    }
+    course.steps(STEADY, |event| moments.see(event)).await?;
+    moments.join(folder, &course.pids)
+}
+
+/// Seconds from SIGKILL to the others' next update, and until another worker computes its shards, of several kills.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Kills {
+    pub(super) resumed: Vec<f64>,
+    pub(super) replaced: Vec<f64>,
+}
+
+/// Kills members in turn, each once all of the `workers` take part.
+pub(super) async fn kill(course: &mut Course, kills: usize, workers: u32) -> Result<Kills, Failure> {
+    let mut measured = Kills::default();
+    for kill in 0..kills {
+        course.steps(BETWEEN, |_| {}).await?;
+        let victim = course.members.get(kill % workers as usize).copied();
+        let victim = victim.ok_or_else(|| Failure::Failed("a worker ended by itself".to_owned()))?;
+        let killed = now();
+        course.kill(victim)?;
+        let since = || now().saturating_sub(killed) as f64 / 1e9;
+        let (mut resumed, mut replaced) = (None, None);
+        while resumed.is_none() || replaced.is_none() {
+            let Event::Job(event) = course.next().await? else { continue };
+            if let JobEvent::Generation(GenerationEvent::Resumed { .. }) = event {
+                resumed.get_or_insert_with(since);
+            }
+            let are_all = |members: &[WorkerId]| members.len() >= workers as usize && !members.contains(&victim);
+            if members_of(&event).is_some_and(are_all) {
+                replaced.get_or_insert_with(since);
+            }
+        }
+        measured.resumed.extend(resumed);
+        measured.replaced.extend(replaced);
+    }
+    Ok(measured)
+}
+
+/// Ends the job. Returns the seconds from the snapshot of its last state to its last byte on the disk.
+pub(super) async fn save(course: Course) -> Result<f64, Failure> {
+    let (mut saved, mut reasons) = (None, String::new());
+    course
+        .stop(|event| match event {
+            Event::Job(JobEvent::Checkpoint(CheckpointEvent::Saved { took, .. })) => saved = Some(took.as_secs_f64()),
+            Event::Job(JobEvent::Checkpoint(
+                trouble @ (CheckpointEvent::NotSaved { .. } | CheckpointEvent::DepotRefused { .. }),
+            )) => reasons += &format!(": {trouble}"),
+            Event::Job(_) | Event::Agent(_) => {}
+        })
+        .await?;
+    saved.ok_or_else(|| Failure::Failed(format!("the last state was not saved{reasons}")))
+}
+
+/// Seconds from the choice of a checkpoint until each worker has all bytes of it, and has compared them.
+pub(super) async fn restore(config: LaunchConfig, folder: &Path) -> Result<f64, Failure> {
+    let mut course = Course::begin(config).await?;
+    let mut chosen = None;
+    loop {
+        match course.next().await? {
+            Event::Job(JobEvent::Checkpoint(CheckpointEvent::Resumes { .. })) => chosen = Some(now()),
+            Event::Job(JobEvent::Steps(_)) => break,
+            Event::Job(_) | Event::Agent(_) => {}
+        }
+    }
+    let anew = || Failure::Failed("the job began anew, although there is a checkpoint".to_owned());
+    let chosen = chosen.ok_or_else(anew)?;
+    let mut there = 0;
+    for &pid in &course.pids {
+        let load = Diary::read(folder, pid).map_err(Failure::failed)?.last_load();
+        let (loads, _) = load.ok_or_else(|| Failure::Failed("a worker loaded no state".to_owned()))?;
+        there = there.max(loads);
+    }
+    // Its workers end with it.
+    drop(course);
+    Ok(there.saturating_sub(chosen) as f64 / 1e9)
+}

@@ -1,0 +1,213 @@
+//! What was measured, as a person reads it and as JSON.
+
+use std::fmt::Write;
+
+use serde_json::json;
+
+use super::limits::Limits;
+use super::phases::{Join, Kills};
+use crate::bench::sizes;
+use crate::bench::times::{quantile, words};
+
+/// All that was measured.
+#[derive(Debug, Clone)]
+pub(super) struct Report {
+    pub(super) state: u64,
+    pub(super) ranks: u32,
+    pub(super) limits: Limits,
+    pub(super) join: Join,
+    pub(super) kills: Kills,
+    /// Seconds.
+    pub(super) save: f64,
+    /// Seconds.
+    pub(super) restore: f64,
+}
+
+/// Bytes a second as a person reads them.
+fn mib(rate: f64) -> String {
+    format!("{:.0} MiB/s", rate / f64::from(1 << 20))
+}
+
+impl Report {
+    fn rate(&self, seconds: f64) -> f64 {
+        self.state as f64 / seconds
+    }
+
+    /// The report as lines.
+    pub(super) fn text(&self) -> String {
+        let Join {
+            before: [median, slow, longest],
+            after,
+            ..
+        } = self.join;
+        let mut text = format!(
+            "a state of {}, {} workers; a step takes {} (p99 {}, longest {}), and {} with one more\n",
+            sizes::words(self.state),
+            self.ranks,
+            words(median),
+            words(slow),
+            words(longest),
+            words(after),
+        );
+        let limits = &self.limits;
+        // A String takes what it is given.
+        let _ = writeln!(
+            text,
+            "limits    copy into fresh memory {}, TCP {}, a file read by {} at once {}",
+            mib(limits.memory),
+            mib(limits.tcp),
+            self.ranks,
+            mib(limits.file),
+        );
+        self.join_text(&mut text);
+        if !self.kills.resumed.is_empty() {
+            for (what, times) in [
+                ("the others' next update", &self.kills.resumed),
+                ("another takes part in its place", &self.kills.replaced),
+            ] {
+                let [median, longest] = [0.5, 1.0].map(|share| quantile(&mut times.clone(), share));
+                let _ = writeln!(
+                    text,
+                    "kill      SIGKILL to {what:<33} median {:>10}, longest {:>10} of {}",
+                    words(median),
+                    words(longest),
+                    times.len(),
+                );
+            }
+        }
+        let _ = writeln!(
+            text,
+            "save      snapshot to disk {}, {}",
+            words(self.save),
+            mib(self.rate(self.save))
+        );
+        let _ = writeln!(
+            text,
+            "restore   checkpoint chosen until all workers have it {}, {}: {:.2} of the file",
+            words(self.restore),
+            mib(self.rate(self.restore)),
+            self.rate(self.restore) / limits.file,
+        );
+        text
+    }
+
+    fn join_text(&self, text: &mut String) {
+        let join = &self.join;
+        let rate = self.rate(join.copied);
+        for (what, seconds, more) in [
+            ("process start to hello", join.hello, String::new()),
+            ("hello to snapshot", join.snapshot, String::new()),
+            (
+                "snapshot to copied and compared",
+                join.copied,
+                format!(
+                    ", {}: {:.2} of the copy, {:.2} of TCP",
+                    mib(rate),
+                    rate / self.limits.memory,
+                    rate / self.limits.tcp
+                ),
+            ),
+            ("copied to loaded and caught up", join.caught_up, String::new()),
+            ("caught up to taking part", join.takes_part, String::new()),
+            ("all of it", join.whole(), String::new()),
+        ] {
+            let _ = writeln!(text, "join      {what:<34} {:>10}{more}", words(seconds));
+        }
+        let whens = [
+            "while its process starts",
+            "while it copies and catches up",
+            "then, and a second on",
+        ];
+        for (when, longest) in whens.into_iter().zip(join.longest) {
+            let ratio = longest / join.before[0];
+            let _ = writeln!(
+                text,
+                "join      longest step {when:<30} {:>10}, {ratio:.2} of the median",
+                words(longest)
+            );
+        }
+        for remark in &join.remarks {
+            let _ = writeln!(text, "join      {remark}");
+        }
+    }
+
+    /// The report for programs. All times are seconds, all rates bytes a second.
+    pub(super) fn json(&self) -> serde_json::Value {
+        let Self { join, kills, .. } = self;
+        let [starting, copying, taking_part] = join.longest;
+        json!({
+            "state_bytes": self.state,
+            "ranks": self.ranks,
+            "limits_bytes_per_second": self.limits.json(),
+            "step_seconds": {
+                "median": join.before[0], "p99": join.before[1], "max": join.before[2], "median_after": join.after,
+            },
+            "join": {
+                "start_to_hello_seconds": join.hello,
+                "hello_to_snapshot_seconds": join.snapshot,
+                "snapshot_to_copied_seconds": join.copied,
+                "hello_to_copied_seconds": join.to_copied(),
+                "copied_to_caught_up_seconds": join.caught_up,
+                "caught_up_to_taking_part_seconds": join.takes_part,
+                "start_to_taking_part_seconds": join.whole(),
+                "copied_bytes_per_second": self.rate(join.copied),
+                "longest_step_seconds": { "starting": starting, "copying": copying, "taking_part": taking_part },
+                "remarks": join.remarks,
+            },
+            "kills": { "to_next_update_seconds": kills.resumed, "to_taking_part_seconds": kills.replaced },
+            "save": { "seconds": self.save, "bytes_per_second": self.rate(self.save) },
+            "restore": { "seconds": self.restore, "bytes_per_second": self.rate(self.restore) },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_of_the_state_and_what_follows_adds_up() {
+        let report = Report {
+            state: 100 << 20,
+            ranks: 2,
+            limits: Limits {
+                memory: f64::from(400 << 20),
+                tcp: f64::from(100 << 20),
+                file: f64::from(200 << 20),
+            },
+            join: Join {
+                before: [0.04, 0.05, 0.06],
+                after: 0.03,
+                hello: 0.25,
+                snapshot: 0.125,
+                copied: 0.5,
+                caught_up: 0.0625,
+                takes_part: 0.0625,
+                longest: [0.04, 0.08, 0.06],
+                remarks: vec!["Held".to_owned()],
+            },
+            kills: Kills {
+                resumed: vec![0.02, 0.01],
+                replaced: vec![0.5, 0.75],
+            },
+            save: 2.0,
+            restore: 1.0,
+        };
+        let json = report.json();
+        assert_eq!(json["join"]["hello_to_copied_seconds"], 0.625);
+        assert_eq!(json["join"]["start_to_taking_part_seconds"], 1.0);
+        assert_eq!(json["join"]["copied_bytes_per_second"], f64::from(200 << 20));
+        let text = report.text();
+        for expected in [
+            "a state of 100.0 MiB, 2 workers; a step takes 40.00 ms",
+            "200 MiB/s: 0.50 of the copy, 2.00 of TCP",
+            "80.00 ms, 2.00 of the median",
+            "median   10.00 ms, longest   20.00 ms of 2",
+            "2000.00 ms, 50 MiB/s",
+            "100 MiB/s: 0.50 of the file",
+            "Held",
+        ] {
+            assert!(text.contains(expected), "{expected} is missing from {text}");
+        }
+    }
+}

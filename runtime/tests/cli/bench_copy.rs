@@ -1,0 +1,120 @@
+//! `sardana bench copy`: real workers that join, are killed and come back.
+
+use super::program::{has, said, sardana};
+
+#[test]
+fn a_join_kills_and_a_restore_are_measured_and_nothing_stays_on_the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    for (link, rest) in [("auto", "-n 2 --kills 2"), ("quic", "-n 1 --kills 0")] {
+        let mut command = sardana(&format!(
+            "bench copy --state 3MiB --step-ms 8 {rest} --link {link} --json --dir"
+        ));
+        let [out, _] = said(command.arg(folder.path()), 0);
+        let found: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(found["state_bytes"], 3 << 20, "{found}");
+        let number = |place: &str| {
+            let number = found.pointer(place).and_then(serde_json::Value::as_f64);
+            number
+                .filter(|number| *number > 0.0)
+                .unwrap_or_else(|| panic!("{place}: {found}"))
+        };
+        for limit in ["memory", "tcp", "file"] {
+            number(&format!("/limits_bytes_per_second/{limit}"));
+        }
+        // Gradients sleep so long, whatever else there is to do, and less with one worker more.
+        assert!(number("/step_seconds/median") >= 0.008, "{found}");
+        assert!(number("/step_seconds/max") >= number("/step_seconds/p99"), "{found}");
+        for longest in ["starting", "copying", "taking_part"] {
+            number(&format!("/join/longest_step_seconds/{longest}"));
+        }
+        let parts = [
+            "start_to_hello_seconds",
+            "hello_to_snapshot_seconds",
+            "snapshot_to_copied_seconds",
+            "copied_to_caught_up_seconds",
+            "caught_up_to_taking_part_seconds",
+        ];
+        let sum: f64 = parts.iter().map(|part| number(&format!("/join/{part}"))).sum();
+        assert!(
+            (sum / number("/join/start_to_taking_part_seconds") - 1.0).abs() < 1e-9,
+            "{found}"
+        );
+        let copied = number("/join/copied_bytes_per_second") * number("/join/snapshot_to_copied_seconds");
+        assert!((copied / f64::from(3 << 20) - 1.0).abs() < 1e-9, "{found}");
+        let kills = if link == "auto" { 2 } else { 0 };
+        for times in ["to_next_update_seconds", "to_taking_part_seconds"] {
+            let times = found["kills"][times].as_array().unwrap();
+            assert_eq!(times.len(), kills, "{found}");
+            assert!(times.iter().all(|time| time.as_f64().unwrap() > 0.0), "{found}");
+        }
+        for part in ["save", "restore"] {
+            let bytes = number(&format!("/{part}/seconds")) * number(&format!("/{part}/bytes_per_second"));
+            assert!((bytes / f64::from(3 << 20) - 1.0).abs() < 1e-9, "{found}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_report_is_printed_for_people() {
+    let [out, err] = said(&mut sardana("bench copy --state 1MiB --step-ms 4 -n 1 --kills 1"), 0);
+    has(
+        &out,
+        &[
+            "a state of 1.0 MiB, 1 workers; a step takes",
+            "limits    copy into fresh memory",
+            "process start to hello",
+            "copied and compared",
+            "longest step while it copies",
+            "SIGKILL to another takes part",
+            "save      snapshot to disk",
+            "restore   checkpoint chosen",
+        ],
+    );
+    assert_eq!(err, "", "no terminal sees how far it is");
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_anything_begins() {
+    let [out, err] = said(&mut sardana("bench copy --state 4GiB -n 16"), 1);
+    has(
+        &err,
+        &[
+            "a state of 4.0 GiB with 16 workers needs 144.2 GiB of memory",
+            "give a smaller --state",
+        ],
+    );
+    assert_eq!(out, "");
+    let [_, err] = said(&mut sardana("bench copy --state 1MiB --dir no/such/folder"), 1);
+    has(&err, &["no folder can be made in no/such/folder", "No such file"]);
+    for (wrong, expected) in [
+        ("--state nothing", "expected a size from 4B to 4GiB"),
+        ("--ranks 0", "0 is not in 1..=16"),
+        ("--step-ms 10001", "10001 is not in 0..=10000"),
+    ] {
+        has(&said(&mut sardana(&format!("bench copy {wrong}")), 2)[1], &[expected]);
+    }
+    let member = "bench member --state 4 --shards 1 --rest-us 0 --folder x";
+    has(
+        &said(&mut sardana(member), 2)[1],
+        &["this is what `sardana bench copy` starts"],
+    );
+}
+
+#[test]
+fn help_says_what_is_measured() {
+    let [text, _] = said(&mut sardana("bench copy --help"), 0);
+    has(
+        &text,
+        &[
+            "join",
+            "kill",
+            "save",
+            "restore",
+            "SIGKILL",
+            "Limits of this machine",
+            "--step-ms",
+            "Examples:",
+        ],
+    );
+}
