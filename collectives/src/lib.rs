@@ -4,6 +4,7 @@
 //! - [`reduce`]: the additions themselves.
 //! - [`links`]: streams between ranks, over QUIC or within a process.
 //! - [`ring`]: executes a rank's part of a plan step after step over links; [`moves`]: what goes over the hops of a ring plan.
+//! - [`group`]: the collective operations by themselves, for programs that train in their own way.
 //! - [`alone`]: the same sum without links.
 //! - [`limits`]: every bound, with its argument.
 //!
@@ -11,6 +12,7 @@
 
 pub mod alone;
 pub mod gradient;
+pub mod group;
 pub mod layout;
 pub mod limits;
 pub mod links;

@@ -24,6 +24,10 @@ pub const LOOK_AGAIN: Duration = Duration::from_micros(20);
 /// on a fast path. When more are, the others are allocated and freed.
 pub const POOLED_CHUNKS: usize = 64;
 
+/// Chunks of each rank's part that a group's fast order reduces before it goes on to the next ones. Their running values are kept twice beside
+/// the caller's buffer: a megabyte in all, which stays in a processor's cache, and enough that a round is more than a wake-up.
+pub const BLOCK_CHUNKS: usize = 4;
+
 const _: () = assert!(CHUNK_BYTES.is_multiple_of(ALIGNMENT));
 const _: () = assert!(ALIGNMENT.is_multiple_of(8));
 const _: () = assert!(sardana_protocol::limits::MAX_GRADIENT_BYTES / CHUNK_BYTES < u32::MAX as usize);

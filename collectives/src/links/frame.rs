@@ -35,15 +35,15 @@ const MAGIC: u32 = u32::from_le_bytes(*b"SDR\x01");
 pub struct FrameHeader {
     /// The generation of the link (GEN-3).
     pub generation: Generation,
-    /// The step whose sum is on its way.
+    /// The step whose sum is on its way; for a group, the number of the operation.
     pub step: Step,
-    /// Which of the generation's plans it belongs to.
+    /// Which of the generation's plans it belongs to; for a group, which of its two lanes.
     pub plan: PlanSlot,
-    /// The hop of that plan that it goes over.
+    /// The hop of that plan that it goes over; 0 for a group.
     pub hop: HopId,
     /// The kind of the payload.
     pub kind: FrameKind,
-    /// The number of the chunk; 0 for a trailer.
+    /// The number of the chunk; 0 for what comes once.
     pub chunk: u32,
     /// Bytes of the payload.
     pub payload_bytes: u32,
@@ -64,6 +64,15 @@ pub enum FrameKind {
     /// A part of what another worker asked for.
     #[strum(to_string = "a part of a transfer")]
     Load = 4,
+    /// What a rank of a group calls.
+    #[strum(to_string = "a call of a group")]
+    Call = 5,
+    /// All ranks of a group call the same.
+    #[strum(to_string = "the agreement of a group")]
+    Agreed = 6,
+    /// Values that a group passes on as they are.
+    #[strum(to_string = "a part of a group's values")]
+    Values = 7,
 }
 
 /// One of a generation's two plans, and its number in a header.

@@ -90,7 +90,7 @@ impl Deref for Payload<'_> {
 
 /// Why a link cannot go on. In every case the generation cannot go on either: the caller reports which worker the link led to, keeps
 /// its gradients, and waits for the next generation.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum LinkError {
     /// The peer ended the link where this frame was expected, or within it.
     #[error("the link ended where {kind} of {generation} {step} was expected: wait for the next generation", kind = .0.kind,

@@ -7,6 +7,7 @@ mod dance;
 mod early;
 mod fast;
 mod faults;
+mod groups;
 mod inputs;
 mod links;
 mod ordered;

@@ -19,13 +19,13 @@ use crate::faults::HeaderChange;
 use crate::links::header;
 
 /// Both ends of one connection. The endpoints live as long.
-struct Loopback {
+pub(crate) struct Loopback {
     client: Connection,
     server: Connection,
     _endpoints: [Endpoint; 2],
 }
 
-async fn loopback() -> Loopback {
+pub(crate) async fn loopback() -> Loopback {
     let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(vec!["ring".to_owned()]).unwrap();
     let certificate = CertificateDer::from(cert);
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
@@ -65,7 +65,7 @@ impl Loopback {
         (sender, receiver)
     }
 
-    async fn link(&self) -> (LinkSender, LinkReceiver) {
+    pub(crate) async fn link(&self) -> (LinkSender, LinkReceiver) {
         let (sender, receiver) = self.stream().await;
         (LinkSender::quic(sender), LinkReceiver::quic(receiver))
     }
