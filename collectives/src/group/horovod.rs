@@ -2,11 +2,11 @@
 //!
 //! | Horovod | here |
 //! |---|---|
-//! | `hvd.init()` | the group itself |
+//! | `hvd.init()` | what makes the group, such as [`Group::in_process`] |
 //! | `hvd.size()` | [`Group::size`], or [`Group::world_size`] |
 //! | `hvd.allreduce(values)`, whose default is the average | [`Group::allreduce`]; it replaces the values, as `hvd.allreduce_` does |
 //! | `hvd.allreduce(values, op=hvd.Sum)`, `hvd.Min`, `hvd.Max` | [`Group::all_reduce`] with that [`Reduction`] |
-//! | `hvd.reducescatter(values)` | [`Group::reduce_scatter`]; the parts are of values, not of rows |
+//! | `hvd.reducescatter(values)`, whose default is the average | [`Group::reduce_scatter`] with [`Reduction::Mean`]; the parts are of values, not of rows |
 //! | `hvd.allgather(values)` | [`Group::allgather`]; ranks may have unequally many |
 //! | `hvd.broadcast(values, root_rank)` | [`Group::broadcast`]; it replaces the values, as `hvd.broadcast_` does |
 //! | `hvd.barrier()`, `hvd.join()` | [`Group::barrier`]; `join` has no equivalent: every rank makes every call |
@@ -36,8 +36,8 @@ impl Group {
         self.all_reduce(values, Reduction::Mean, Order::Exact)
     }
 
-    /// The values of all ranks, one rank's after the other's in rank order. All ranks call it, with values of the same type, each with as many as it has; it
-    /// blocks until they have. Where all have equally many, [`Self::all_gather`] needs no new memory and no second round.
+    /// The values of all ranks, one rank's after the other's in rank order. All ranks call it, with values of the same type, each with as
+    /// many as it has; it blocks until they have. Where all have equally many, [`Self::all_gather`] needs no new memory and no second round.
     ///
     /// # Errors
     /// See [`GroupError`].

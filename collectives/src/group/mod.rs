@@ -1,8 +1,9 @@
-//! Collective operations by themselves, for programs that train in their own way: no model, no step, no shard. Knows a rank's place in the group and the
-//! links to its two neighbours, not which process is where, nor who decides it.
+//! Collective operations by themselves, for programs that train in their own way: no model, no step, no shard. Knows a rank's place in
+//! the group and the links to its two neighbours, not which process is where, nor who decides it.
 //!
-//! Each rank of a [`Group`] is a thread or process of its own, and all of them make the same calls in the same order. An operation returns on a
-//! rank once all ranks have called it and this rank has its result; until then it blocks the thread. (From asynchronous code call it in a thread of its own.)
+//! Each rank of a [`Group`] is a thread or process of its own, and all of them make the same calls in the same order. An operation returns
+//! on a rank once all ranks have called it and this rank has its result; until then it blocks the thread, which needs no runtime. (From
+//! asynchronous code call it on a thread where blocking is allowed.)
 //!
 //! ```
 //! use sardana_collectives::group::{Group, Order, Reduction};
@@ -24,12 +25,14 @@
 //! # Ok::<(), sardana_collectives::group::GroupError>(())
 //! ```
 //!
-//! - [`Element`], [`Reduction`]: what is reduced, and what becomes of an element. `Order::Exact` combines in rank order, 0 to n-1, whatever the
-//!   length; `Order::Fast` in an order that depends on an element's place, and is the quicker the more ranks there are.
-//! - Buffers are reduced where they are. Beside them an operation has what the links hold, and in `Order::Fast` a megabyte.
-//! - Calls that differ from rank to rank, a rank that is gone, or a coordinator that forms the next generation end the operation on all ranks with an error,
-//!   none waits for ever, and the group is broken: see [`GroupError`]. A rank that had its result before keeps it, and learns of the error when it calls next.
-//! - `horovod`: the same under Horovod's names.
+//! - [`Element`], [`Reduction`]: what is reduced, and what becomes of an element. [`Order::Exact`] combines in rank order, 0 to n-1,
+//!   whatever the length; [`Order::Fast`] in an order that depends on an element's place, and is the quicker the more ranks there are.
+//! - Buffers are reduced where they are. Beside them an operation has what the links hold, and in `Order::Fast` a megabyte, which is kept
+//!   for the next.
+//! - Calls that differ from rank to rank, a rank that is gone, or whoever leads the ranks and ends their generation: each ends the
+//!   operation on all ranks with an error, none waits for ever, and the group is broken (see [`GroupError`]). A rank that had its result
+//!   before keeps it, and learns of the error when it calls next.
+//! - [`Group::allreduce`] and [`Group::allgather`]: the names that Horovod has, with its defaults; [`horovod`] has a table of the others.
 
 mod alarm;
 mod block_on;
@@ -38,7 +41,7 @@ pub mod element;
 mod error;
 mod exact;
 mod fast;
-mod horovod;
+pub mod horovod;
 mod in_process;
 mod lane;
 mod operation;
@@ -65,7 +68,8 @@ use operation::part;
 
 use crate::limits::CHUNK_BYTES;
 
-/// One rank's place in a group, with its links. Dropped, it gives up its place: ranks that still call get an error. [`Self::close`] ends it in good order.
+/// One rank's place in a group, with its links. Dropped, it gives up its place: ranks that still call get an error. [`Self::close`] ends it
+/// in good order.
 #[derive(Debug)]
 pub struct Group {
     rank: Rank,
@@ -93,10 +97,17 @@ pub struct Place {
 }
 
 impl Group {
-    /// The group at one rank, over links that lead to it and from it: made for this generation, unused, and the peers' ends likewise. Whoever raises
-    /// `alarm` ends it.
+    /// The group at one rank, over links that lead to it and from it: made for this generation, unused, and the peers' ends likewise.
+    /// Whoever raises `alarm` ends it. (One rank alone sends nothing over its links.)
+    ///
+    /// # Panics
+    /// When the rank is not below the number of ranks.
     #[must_use]
     pub fn new(place: Place, links: GroupLinks, alarm: Alarm) -> Self {
+        assert!(
+            place.rank.get() < place.world_size,
+            "a rank is below the number of ranks: {place:?}"
+        );
         Self::with(place, links, alarm, CHUNK_BYTES)
     }
 
@@ -137,14 +148,15 @@ impl Group {
         self.generation
     }
 
-    /// Which of `length` values are this rank's part: all parts together are all values, in rank order, and their lengths differ by one at most.
+    /// Which of `length` values are this rank's part: all parts together are all values, in rank order, and their lengths differ by one at
+    /// most.
     #[must_use]
     pub fn part(&self, length: usize) -> Range<usize> {
         part(length, self.rank.get(), self.world_size)
     }
 
-    /// Makes each of `values` what the values of all ranks at its place become, on all ranks. All ranks call it, with as many values of the same type,
-    /// the same reduction and the same order; it blocks until they have.
+    /// Makes each of `values` what the values of all ranks at its place become, on all ranks. All ranks call it, with as many values of the
+    /// same type, the same reduction and the same order; it blocks until they have.
     ///
     /// # Errors
     /// See [`GroupError`]; `values` are anything then.
@@ -178,8 +190,8 @@ impl Group {
         )
     }
 
-    /// As [`Self::all_reduce`], but each rank gets the results of its own [`Self::part`] of `values` alone, which is returned. The other values
-    /// are anything afterwards.
+    /// As [`Self::all_reduce`], but each rank gets the results of its own [`Self::part`] of `values` alone, which is returned. The other
+    /// values are anything afterwards.
     ///
     /// # Errors
     /// See [`GroupError`]; `values` are anything then.
@@ -213,8 +225,9 @@ impl Group {
         Ok(&mut values[self.part(length)])
     }
 
-    /// Brings each rank's [`Self::part`] of `values` to all ranks: before, each rank has its own part there, and the others are anything; afterwards all
-    /// have all. All ranks call it, with as many values in all of the same type; it blocks until they have. Bits are not looked at.
+    /// Brings each rank's [`Self::part`] of `values` to all ranks: before, each rank has its own part there, and the others are anything;
+    /// afterwards all have all. All ranks call it, with as many values in all of the same type; it blocks until they have. Bits are not
+    /// looked at.
     ///
     /// # Errors
     /// See [`GroupError`]; `values` are anything then, but for the rank's own part.
@@ -247,8 +260,8 @@ impl Group {
         )
     }
 
-    /// Makes `values` those of the rank `root`, on all ranks. All ranks call it, with as many values of the same type and the same root; it blocks until
-    /// they have. Bits are not looked at.
+    /// Makes `values` those of the rank `root`, on all ranks. All ranks call it, with as many values of the same type and the same root; it
+    /// blocks until they have. Bits are not looked at.
     ///
     /// # Errors
     /// See [`GroupError`]; `values` are anything then, but for the root's.
@@ -286,8 +299,8 @@ impl Group {
         )
     }
 
-    /// The last call of all ranks: a [`Self::barrier`], and then all that this rank has sent is with the next one. A process that ends before may take with
-    /// it what others still wait for.
+    /// The last call of all ranks: a [`Self::barrier`], and then all that this rank has sent is with the next one. A process that ends before
+    /// may take with it what others still wait for.
     ///
     /// # Errors
     /// See [`GroupError`].
