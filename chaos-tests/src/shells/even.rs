@@ -6,13 +6,14 @@ use rustls::crypto::{CryptoProvider, KeyProvider, ring};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::sign::{Signer, SigningKey};
 use rustls::{Error, SignatureAlgorithm, SignatureScheme};
+use sardana_net::environment::cryptography as cryptography_of_hosts;
 use sardana_net::trust::EVEN_BYTES;
 
 /// The algorithms of production, but that every signature has the commonest length.
 pub(super) fn cryptography() -> Arc<CryptoProvider> {
     Arc::new(CryptoProvider {
         key_provider: &EvenKeys,
-        ..ring::default_provider()
+        ..cryptography_of_hosts()
     })
 }
 
