@@ -1,8 +1,9 @@
 //! What a worker finds in its environment.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::time::Duration;
 
-pub use sardana_actors::worker::LinkChoice;
+pub use sardana_actors::worker::{LinkChoice, Reach};
 
 /// What each of `workers` workers of this host finds there besides what their job says; what a person has set stays.
 pub(crate) fn of_workers(workers: u32) -> Vec<(OsString, OsString)> {
@@ -27,17 +28,42 @@ pub(crate) fn of_workers(workers: u32) -> Vec<(OsString, OsString)> {
 /// The variable that says what links go through, for the workers that find it in their environment: [`LinkChoice`] in lower case.
 pub const LINK_VARIABLE: &str = "SARDANA_LINK";
 
-/// What links go through, as [`LINK_VARIABLE`] says.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("expected `auto` or `quic` in {LINK_VARIABLE}, found {0:?}: correct it, or leave it out")]
-pub struct LinkVariableError(OsString);
+/// The variable that says how long a round trip between the two workers that are farthest apart takes, in whole milliseconds up to 100, for the
+/// workers that find it in their environment. It must be said to all. Up to 11, which is what they take it for otherwise, nothing changes; with
+/// more, one transfer or link may have as much on its way as 10 Gbit/s need, and a worker that does not read holds that much more memory: six times
+/// 1.4 MB for each millisecond and connection.
+pub const ROUND_TRIP_VARIABLE: &str = "SARDANA_ROUND_TRIP";
 
-/// What the links of this process go through, by its environment.
+/// What the environment says of links cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LinkVariableError {
+    /// What they go through, as [`LINK_VARIABLE`] says.
+    #[error("expected `auto` or `quic` in {LINK_VARIABLE}, found {0:?}: correct it, or leave it out")]
+    Choice(OsString),
+    /// How far they lead, as [`ROUND_TRIP_VARIABLE`] says.
+    #[error("expected whole milliseconds from 0 to 100 in {ROUND_TRIP_VARIABLE}, found {0:?}: correct it, or leave it out")]
+    RoundTrip(OsString),
+}
+
+/// What the links of this process go through, and how far they lead, by its environment.
 ///
 /// # Errors
-/// When [`LINK_VARIABLE`] is neither `auto` nor `quic`.
-pub fn link_choice() -> Result<LinkChoice, LinkVariableError> {
-    choice(std::env::var_os(LINK_VARIABLE))
+/// When [`LINK_VARIABLE`] or [`ROUND_TRIP_VARIABLE`] says what cannot be.
+pub fn links() -> Result<(LinkChoice, Reach), LinkVariableError> {
+    Ok((
+        choice(std::env::var_os(LINK_VARIABLE))?,
+        reach(std::env::var_os(ROUND_TRIP_VARIABLE))?,
+    ))
+}
+
+fn reach(found: Option<OsString>) -> Result<Reach, LinkVariableError> {
+    let Some(found) = found else {
+        return Ok(Reach::default());
+    };
+    let millis = OsStr::to_str(&found).and_then(|text| text.parse().ok());
+    millis
+        .and_then(|millis| Reach::of(Duration::from_millis(millis)))
+        .ok_or(LinkVariableError::RoundTrip(found))
 }
 
 fn choice(found: Option<OsString>) -> Result<LinkChoice, LinkVariableError> {
@@ -45,7 +71,7 @@ fn choice(found: Option<OsString>) -> Result<LinkChoice, LinkVariableError> {
         None => Ok(LinkChoice::default()),
         Some(found) if found == "auto" => Ok(LinkChoice::Auto),
         Some(found) if found == "quic" => Ok(LinkChoice::Quic),
-        Some(found) => Err(LinkVariableError(found)),
+        Some(found) => Err(LinkVariableError::Choice(found)),
     }
 }
 
@@ -59,5 +85,17 @@ mod tests {
         assert_eq!(choice(Some("quic".into())), Ok(LinkChoice::Quic));
         let refused = choice(Some("QUIC".into())).unwrap_err().to_string();
         assert!(refused.contains("expected `auto` or `quic` in SARDANA_LINK"), "{refused}");
+    }
+
+    #[test]
+    fn how_far_links_lead_is_said_in_milliseconds() {
+        assert_eq!(reach(None), Ok(Reach::default()));
+        assert_eq!(reach(Some("3".into())), Ok(Reach::default()));
+        let far = reach(Some("100".into())).unwrap();
+        assert!(far.stream_bytes() > 125_000_000, "{far:?}");
+        for wrong in ["101", "-1", "100ms", "", "1e1", "99999999999999999999"] {
+            let refused = reach(Some(wrong.into())).unwrap_err().to_string();
+            assert!(refused.contains("from 0 to 100 in SARDANA_ROUND_TRIP"), "{refused}");
+        }
     }
 }

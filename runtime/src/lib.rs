@@ -39,7 +39,7 @@ pub use sardana_data as data;
 
 pub use checkpointing::Checkpointing;
 pub use checkpoints::{Every, Keep};
-pub use environment::{LINK_VARIABLE, LinkChoice, LinkVariableError, link_choice};
+pub use environment::{LINK_VARIABLE, LinkChoice, LinkVariableError, ROUND_TRIP_VARIABLE, Reach, links};
 pub use job::Job;
 pub use sardana_actors::agent::AgentEvent;
 pub use sardana_actors::fault;

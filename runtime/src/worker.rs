@@ -9,7 +9,7 @@ use sardana_actors::agent::{Bundle, BundleError, receive_bundle};
 pub use sardana_actors::agent::{EXIT_GIVE_UP, EXIT_RETRY};
 use sardana_actors::memory::{self, Used};
 pub use sardana_actors::worker::Ended;
-use sardana_actors::worker::{self, ModelFailure, Outbox, Sigterm, StepDriver, TallyFile, WorkerConfig, WorkerError};
+use sardana_actors::worker::{self, ModelFailure, Outbox, Reach, Sigterm, StepDriver, TallyFile, WorkerConfig, WorkerError};
 use sardana_net::environment::Environment;
 use sardana_net::trust::RotatingCredentials;
 use sardana_protocol::job::JobSpec;
@@ -131,7 +131,7 @@ where
     F: FnOnce(&JobSpec) -> Result<M, ModelError>,
 {
     log_warnings();
-    let links = environment::link_choice()?;
+    let (links, reach) = environment::links()?;
     let span = span_of(&bundle);
     let _in_worker = span.enter();
     let tally = bundle.tally.as_ref().and_then(|path| match TallyFile::open(path) {
@@ -146,6 +146,7 @@ where
     let (driver, outbox) = StepDriver::new(job.spec(), Arc::clone(&prepared.layout), tally);
     let config = WorkerConfig {
         links,
+        reach,
         ..config(&Environment::Host, bundle, job, &prepared.facts, sigterm)
     };
     let (failure, failures) = ModelFailure::channel();
@@ -188,6 +189,7 @@ pub(crate) fn config(environment: &Environment, bundle: Bundle, job: &Job, facts
         description: facts.description.clone(),
         auxiliary: facts.auxiliary.clone(),
         links: LinkChoice::default(),
+        reach: Reach::default(),
         sigterm,
     }
 }

@@ -10,7 +10,7 @@ use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use sardana_net::environment::Environment;
 use sardana_net::log::{bounded, refused};
 use sardana_net::quic::limits::{OF_PEERS, UNNAMED};
-use sardana_net::quic::{BindError, Door, Places, Purpose, REFUSED, bind_server_on, close, widen};
+use sardana_net::quic::{BindError, Door, Places, REFUSED, Reach, bind_peer_on, close, widen};
 use sardana_net::trust::{Kind, PeerIdentity, Role, RotatingCredentials, may_send};
 use sardana_net::wire::read_frame;
 use sardana_protocol::snapshot::SnapshotId;
@@ -87,7 +87,7 @@ impl Server {
         patience: Patience,
     ) -> Result<Arc<Self>, BindError> {
         let rotating = rotating.into();
-        let endpoint = bind_server_on(&environment, &rotating, Purpose::Peer, address)?;
+        let endpoint = bind_peer_on(&environment, &rotating, address, Reach::default())?;
         let watch = Mutex::new(store.watch().clone());
         let shelf = Arc::new(Shelf::new(store));
         let server = Arc::new(Self {
@@ -189,7 +189,7 @@ impl Server {
         let Some(place) = self.served.take(peer) else {
             return busy("it has too many connections; try again");
         };
-        widen(&connection);
+        widen(&connection, Reach::default());
         self.door.know([connection.remote_address()]);
         let from = connection.remote_address();
         let streams = async {

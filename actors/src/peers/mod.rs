@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use quinn::{Connection, Endpoint};
 use sardana_net::environment::Environment;
 use sardana_net::quic::limits::{CONNECT_DEADLINE, CONNECTIONS_OF_PEER, UNNAMED, UNNAMED_DEADLINE};
-use sardana_net::quic::{BindError, ConnectError, Door, Places, Purpose, bind_server_on, close, connect, widen};
+use sardana_net::quic::{BindError, ConnectError, Door, Places, Reach, bind_peer_on, close, connect, widen};
 use sardana_net::trust::{PeerIdentity, RotatingCredentials};
 use sardana_protocol::messages::MemberAddress;
 use sardana_protocol::state::StatePieces;
@@ -69,6 +69,8 @@ pub struct Peers {
     environment: Environment,
     credentials: RotatingCredentials,
     endpoint: Endpoint,
+    /// How far its peers are.
+    reach: Reach,
     door: Door,
     /// Workers that have connected and are not named.
     unnamed: Places<WorkerId>,
@@ -145,10 +147,11 @@ impl Peers {
         keeper: Arc<impl Keeper + 'static>,
         pieces: Arc<StatePieces>,
     ) -> Result<Arc<Self>, BindError> {
-        Self::listen_on(Environment::Host, credentials, address, LinkChoice::Auto, keeper, pieces)
+        let paths = (LinkChoice::Auto, Reach::default());
+        Self::listen_on(Environment::Host, credentials, address, paths, keeper, pieces)
     }
 
-    /// Likewise, on another environment than the host, or with links of this choice.
+    /// Likewise, on another environment than the host, with links through these, and peers within this reach.
     ///
     /// # Errors
     /// As [`Self::listen`].
@@ -156,12 +159,12 @@ impl Peers {
         environment: Environment,
         credentials: impl Into<RotatingCredentials>,
         address: SocketAddr,
-        links: LinkChoice,
+        (links, reach): (LinkChoice, Reach),
         keeper: Arc<impl Keeper + 'static>,
         pieces: Arc<StatePieces>,
     ) -> Result<Arc<Self>, BindError> {
         let credentials = credentials.into();
-        let endpoint = bind_server_on(&environment, &credentials, Purpose::Peer, address)?;
+        let endpoint = bind_peer_on(&environment, &credentials, address, reach)?;
         let own = WorkerId::new(credentials.id());
         // Simulated processes share one host's memory, and are to behave as if each had its own.
         let near = links == LinkChoice::Auto && matches!(environment, Environment::Host);
@@ -173,6 +176,7 @@ impl Peers {
             door: Door::new(endpoint.clone()),
             unnamed: Places::new(UNNAMED),
             endpoint,
+            reach,
             slots: Mutex::new(BTreeMap::new()),
             table: LinkTable::default(),
             meters: Meters::default(),
@@ -288,7 +292,7 @@ impl Peers {
         } else {
             self.adopt(peer, &connection);
         }
-        widen(&connection);
+        widen(&connection, self.reach);
         self.door.know([connection.remote_address()]);
     }
 

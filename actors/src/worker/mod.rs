@@ -40,6 +40,7 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use control::JoinError;
 pub use driver::{ActorCommand, Arrival, HeldShare, KeptSum, Mismatch, Outbox, SavedState, StepDriver, Task};
+pub use sardana_net::quic::Reach;
 pub use tally::TallyFile;
 
 pub use crate::peers::LinkChoice;
@@ -71,6 +72,8 @@ pub struct WorkerConfig {
     pub auxiliary: Vec<String>,
     /// What its links go through.
     pub links: LinkChoice,
+    /// How far the farthest worker is.
+    pub reach: Reach,
     /// What SIGTERM means.
     pub sigterm: Sigterm,
 }
@@ -198,8 +201,8 @@ async fn take_part(
         Sigterm::NotOurs => None,
     };
     let pieces = Arc::clone(&config.pieces);
-    let (credentials, links) = (&config.credentials, config.links);
-    let peers = Peers::listen_on(environment, credentials, config.listen, links, Arc::clone(&driver), pieces)?;
+    let (credentials, paths) = (&config.credentials, (config.links, config.reach));
+    let peers = Peers::listen_on(environment, credentials, config.listen, paths, Arc::clone(&driver), pieces)?;
     let listening = peers.local_address().map_err(|error| WorkerError::Broken {
         reason: error.to_string(),
     })?;

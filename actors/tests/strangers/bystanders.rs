@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sardana_actors::worker::{self, Ended, LinkChoice, ModelFailure, Sigterm, StepDriver, WorkerConfig, WorkerError};
+use sardana_actors::worker::{self, Ended, LinkChoice, ModelFailure, Reach, Sigterm, StepDriver, WorkerConfig, WorkerError};
 use sardana_collectives::layout::Layout;
 use sardana_net::trust::RotatingCredentials;
 use sardana_protocol::samples;
@@ -25,6 +25,7 @@ pub(crate) fn bystander(credentials: impl Into<RotatingCredentials>, coordinator
         description: Bytes::new(),
         auxiliary: vec![],
         links: LinkChoice::Auto,
+        reach: Reach::default(),
         sigterm: Sigterm::NotOurs,
         identity,
     }

@@ -18,6 +18,7 @@ use super::limits::{
 };
 use super::path::Path;
 use super::purpose::Purpose;
+use super::reach::Reach;
 use super::reset::ResetKey;
 use crate::environment::Environment;
 use crate::trust::RotatingCredentials;
@@ -91,6 +92,23 @@ pub fn bind_server_on(
         Some(Clients::Certified),
         Local::at(address),
     )
+}
+
+/// The endpoint of a worker or checkpoint actor on `environment`, whose farthest peer is within `reach`: as [`bind_server`] otherwise.
+///
+/// # Errors
+/// As [`bind_server`].
+pub fn bind_peer_on(
+    environment: &Environment,
+    credentials: impl Into<RotatingCredentials>,
+    address: SocketAddr,
+    reach: Reach,
+) -> Result<Endpoint, BindError> {
+    let local = Local {
+        reach,
+        ..Local::at(address)
+    };
+    bind_with(environment, credentials, Purpose::Peer, Some(Clients::Certified), local)
 }
 
 /// The coordinator's endpoint: accepts control connections from certified peers, and enrolments from strangers; see
@@ -179,6 +197,8 @@ struct Local {
     address: SocketAddr,
     /// Of the socket's buffers.
     wanted_bytes: usize,
+    /// How far its peers are.
+    reach: Reach,
     config: EndpointConfig,
 }
 
@@ -187,6 +207,7 @@ impl Local {
         Self {
             address,
             wanted_bytes: SOCKET_BUFFER_BYTES,
+            reach: Reach::default(),
             config: EndpointConfig::default(),
         }
     }
@@ -226,7 +247,7 @@ pub(crate) fn bind_narrow(
     let rotating = credentials.into();
     let crypto = crypto::server(&Environment::Host, &rotating, purpose, Clients::Strangers)?;
     let mut transport = TransportConfig::default();
-    purpose.bound(&mut transport, window);
+    purpose.bound(&mut transport, window, Reach::default());
     transport.stream_receive_window(quinn::VarInt::from_u32(window));
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
     config.transport_config(Arc::new(transport));
@@ -260,6 +281,7 @@ fn open(
     let Local {
         address,
         wanted_bytes,
+        reach,
         mut config,
     } = local;
     let opened = Opened::on(environment, address, wanted_bytes).map_err(|source| refused(address, source))?;
@@ -268,7 +290,7 @@ fn open(
         buffer_bytes,
         seed,
     } = opened;
-    let path = Path::of(address.ip(), buffer_bytes);
+    let path = Path::of(address.ip(), buffer_bytes, reach);
     tracing::debug!(%address, %purpose, ?path, "binding");
 
     let server = server.map(|crypto| {
@@ -283,15 +305,13 @@ fn open(
         config
     });
     let mut client = ClientConfig::new(Arc::new(client));
-    let transport = transport(path, |transport| purpose.bound(transport, path.stream_bytes()));
+    let transport = transport(path, |transport| purpose.bound(transport, path.stream_bytes(), reach));
     client.transport_config(Arc::new(transport));
 
-    if let Some(bytes) = path.accepted_bytes(address.ip()) {
-        config
-            .max_udp_payload_size(bytes)
-            .expect("a UDP payload's largest size is within QUIC's bounds");
-    }
-    config.rng_seed(seed);
+    config
+        .max_udp_payload_size(path.accepted_bytes(address.ip()))
+        .expect("a UDP payload's largest size is within QUIC's bounds")
+        .rng_seed(seed);
     let endpoint = Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(TokioRuntime));
     let mut endpoint = endpoint.map_err(|source| refused(address, source))?;
     endpoint.set_default_client_config(client);

@@ -72,24 +72,42 @@ pub const PEER_UNI_STREAMS: u32 = 1_024;
 /// worker is to be caught up with.
 pub const UNNAMED_STREAMS: u32 = 64;
 
-/// Bytes on a stream that the sender may send before the receiver has read, between hosts: what is under way at 1 Gbit/s and a round trip
-/// of 100 ms (12 MiB), and an eighth more, since the receiver tells of so much room at a time. One transfer fills such a path.
+/// Bytes on a stream that the sender may send before the receiver has read, between hosts that are not said to be farther: what is under way
+/// at 1 Gbit/s and a round trip of 100 ms, or at 10 Gbit/s and 11 ms (12 MiB), and an eighth more, since the receiver tells of so much room
+/// at a time. One transfer fills such a path. What is sent and not read yet is memory, so no worker promises more than its paths need.
 pub const STREAM_WINDOW_BYTES: u32 = 16 << 20;
+
+/// The pace at which one stream is to go between hosts that are said to be far from each other: 10 Gbit/s.
+pub const NETWORK_BYTES_PER_SECOND: u32 = 1_250_000_000;
+
+/// The longest round trip that can be said: at a stream's pace 125 MB are under way.
+pub const FARTHEST: Duration = Duration::from_millis(100);
+
+/// The window of a stream that goes at such a pace over a path of such a round trip. A receiver tells of an eighth of it at a time.
+#[must_use]
+pub const fn window_bytes(bytes_per_second: u32, round_trip: Duration) -> u32 {
+    let under_way = bytes_per_second as u128 * round_trip.as_micros() / 1_000_000;
+    // It is asserted below that the longest round trip fits.
+    (under_way.div_ceil(7) * 8) as u32
+}
 
 /// The same on one host: larger ones were slower.
 pub const LOOPBACK_STREAM_WINDOW_BYTES: u32 = 2 << 20;
 
-/// Bytes that a named worker may send over one connection before the receiver has read. A transfer must have room while links are not
-/// read: those of a ring that waits for what is transferred, and of the one that follows it, there and back. Five full streams, and one
-/// to spare.
-pub const PEER_WINDOW_BYTES: u32 = 6 * STREAM_WINDOW_BYTES;
+/// Full streams that a named worker may send over one connection before the receiver has read. A transfer must have room while links are not
+/// read: those of a ring that waits for what is transferred, and of the one that follows it, there and back. Five, and one to spare.
+pub const WINDOW_STREAMS: u32 = 6;
 
-/// Bytes that are kept until another host has acknowledged them, over all streams of a connection: two streams at the pace above. The
-/// bytes of states and gradients are shared with what holds them, not copied.
-pub const SEND_WINDOW_BYTES: u64 = 2 * STREAM_WINDOW_BYTES as u64;
+/// The same in bytes, where no peer is said to be far.
+pub const PEER_WINDOW_BYTES: u32 = WINDOW_STREAMS * STREAM_WINDOW_BYTES;
+
+/// Full streams that are kept until another host has acknowledged them, over all streams of a connection. The bytes of states and gradients
+/// are shared with what holds them, not copied.
+pub const SEND_WINDOW_STREAMS: u32 = 2;
 
 /// Most connections of one worker, or checkpoint actor, to another; a newer one replaces the oldest. Both may dial at once, and each
-/// may have lost sight of the one before. So what a named peer sends unread costs at most three times [`PEER_WINDOW_BYTES`]: 288 MiB.
+/// may have lost sight of the one before. So what a named peer sends unread costs at most three times [`PEER_WINDOW_BYTES`]: 288 MiB;
+/// where peers are said to be [`FARTHEST`], 2.6 GB.
 pub const CONNECTIONS_OF_PEER: usize = 3;
 
 /// The same as places. None is asked to wait: the oldest makes way at once.
@@ -148,6 +166,11 @@ pub const LOOPBACK_V6_BYTES: u16 = 65_488;
 /// kernel charges whole allocations to the buffer, so 16,384 would cost twice as much.
 pub const TIGHT_LOOPBACK_BYTES: u16 = 15_000;
 
+/// Largest UDP payload that is tried between hosts: QUIC's discovery finds what the path carries up to this. A network of 9,000 would carry 8,972,
+/// but ten such datagrams, which leave with one call, exceed the 64 KiB that the kernel takes: it drops them without a word. Where
+/// the path carries less, as most do, the search costs some twenty small losses, once, that slow nothing down.
+pub const NETWORK_BYTES: u16 = 6_540;
+
 /// Bytes that a connection on loopback may have on their way before anything is acknowledged.
 pub const LOOPBACK_WINDOW_BYTES: usize = 1 << 20;
 
@@ -164,6 +187,11 @@ const _: () = assert!(INCOMING_BYTES <= INCOMING_BYTES_TOTAL);
 // A window of 1/8 less, at which more room is told of, is what may be under way.
 const _: () = assert!(STREAM_WINDOW_BYTES / 8 * 7 >= 125_000_000 / 10);
 const _: () = assert!(LOOPBACK_STREAM_WINDOW_BYTES <= STREAM_WINDOW_BYTES);
+// Windows are numbers of 32 bits, also six of them.
+const _: () = assert!(window_bytes(NETWORK_BYTES_PER_SECOND, FARTHEST) <= u32::MAX / WINDOW_STREAMS);
+const _: () = assert!(window_bytes(NETWORK_BYTES_PER_SECOND, FARTHEST) / 8 * 7 >= 125_000_000);
+// quinn hands at most ten datagrams to the kernel at once; with their headers they are one packet until they leave.
+const _: () = assert!(10 * (NETWORK_BYTES as u32) < 65_535 - 8 - 40);
 // What a named peer may send unread over all its connections: the tests take the bounds as they are, and would bear any.
 const _: () = assert!(CONNECTIONS_OF_PEER as u64 * PEER_WINDOW_BYTES as u64 <= 288 << 20);
 // quinn-proto's handshake packets are padded to the least MTU and must be shorter than 2^14.

@@ -13,6 +13,7 @@ pub mod limits;
 mod path;
 mod places;
 mod purpose;
+mod reach;
 mod reset;
 
 #[cfg(test)]
@@ -25,9 +26,11 @@ pub use door::{Door, Knock};
 pub(crate) use endpoint::bind_narrow;
 pub(crate) use endpoint::bind_stranger_on;
 pub use endpoint::{
-    BindError, bind_client, bind_client_on, bind_coordinator, bind_server, bind_server_on, bind_stranger, close, towards,
+    BindError, bind_client, bind_client_on, bind_coordinator, bind_peer_on, bind_server, bind_server_on, bind_stranger,
+    close, towards,
 };
 pub use explain::{explain, is_refusal, is_run_out};
 pub use places::{Place, Places, Room};
 pub use purpose::{Purpose, widen};
+pub use reach::Reach;
 pub use reset::ResetKey;

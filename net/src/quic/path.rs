@@ -1,15 +1,16 @@
-//! Which datagrams suit the path: loopback carries 64 KiB at once, everything else is left to QUIC's own discovery.
+//! Which datagrams suit the path: loopback carries 64 KiB at once, everywhere else QUIC's own discovery finds what is carried.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use quinn::TransportConfig;
 use quinn::congestion::CubicConfig;
+use quinn::{MtuDiscoveryConfig, TransportConfig};
 
 use super::limits::{
     LEAST_DATAGRAMS, LOOPBACK_STREAM_WINDOW_BYTES, LOOPBACK_V4_BYTES, LOOPBACK_V6_BYTES, LOOPBACK_WINDOW_BYTES,
-    ROOMY_BUFFER_BYTES, SEND_WINDOW_BYTES, STREAM_WINDOW_BYTES, TIGHT_LOOPBACK_BYTES,
+    NETWORK_BYTES, ROOMY_BUFFER_BYTES, TIGHT_LOOPBACK_BYTES,
 };
+use super::reach::Reach;
 
 /// What an endpoint on one local address does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,14 +23,17 @@ pub(super) enum Path {
         window_bytes: usize,
     },
     /// Through a network, or to every address of this host.
-    Network,
+    Network {
+        /// How far the farthest peer is.
+        reach: Reach,
+    },
 }
 
 impl Path {
-    /// The path of an endpoint at `local` whose sockets have buffers of `buffer_bytes`.
-    pub(super) fn of(local: IpAddr, buffer_bytes: usize) -> Self {
+    /// The path of an endpoint at `local` whose sockets have buffers of `buffer_bytes`, and whose peers are within `reach`.
+    pub(super) fn of(local: IpAddr, buffer_bytes: usize, reach: Reach) -> Self {
         if !local.is_loopback() {
-            return Self::Network;
+            return Self::Network { reach };
         }
         let largest = if local.is_ipv4() {
             LOOPBACK_V4_BYTES
@@ -47,16 +51,16 @@ impl Path {
         }
     }
 
-    /// The largest UDP payload to accept at `local`, if not QUIC's default.
+    /// The largest UDP payload to accept at `local`.
     ///
     /// An endpoint at every address of its host is also reached over loopback, by peers that fill loopback's datagrams.
-    pub(super) fn accepted_bytes(self, local: IpAddr) -> Option<u16> {
+    pub(super) fn accepted_bytes(self, local: IpAddr) -> u16 {
         match self {
             // The peer may have found more buffer than this end.
-            Self::Loopback { .. } if local.is_ipv4() => Some(LOOPBACK_V4_BYTES),
-            Self::Loopback { .. } => Some(LOOPBACK_V6_BYTES),
-            Self::Network if local.is_unspecified() => Some(LOOPBACK_V4_BYTES),
-            Self::Network => None,
+            Self::Loopback { .. } if local.is_ipv4() => LOOPBACK_V4_BYTES,
+            Self::Loopback { .. } => LOOPBACK_V6_BYTES,
+            Self::Network { .. } if local.is_unspecified() => LOOPBACK_V4_BYTES,
+            Self::Network { .. } => NETWORK_BYTES,
         }
     }
 
@@ -64,15 +68,19 @@ impl Path {
     pub(super) const fn stream_bytes(self) -> u32 {
         match self {
             Self::Loopback { .. } => LOOPBACK_STREAM_WINDOW_BYTES,
-            Self::Network => STREAM_WINDOW_BYTES,
+            Self::Network { reach } => reach.stream_bytes(),
         }
     }
 
     /// Fits a connection to the path.
     pub(super) fn fit(self, transport: &mut TransportConfig) {
         match self {
-            Self::Network => {
-                transport.send_window(SEND_WINDOW_BYTES);
+            Self::Network { reach } => {
+                let mut discovery = MtuDiscoveryConfig::default();
+                discovery.upper_bound(NETWORK_BYTES);
+                transport
+                    .mtu_discovery_config(Some(discovery))
+                    .send_window(reach.send_bytes());
             }
             Self::Loopback {
                 datagram_bytes,
@@ -99,6 +107,7 @@ impl Path {
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr};
+    use std::time::Duration;
 
     use super::*;
 
@@ -112,8 +121,8 @@ mod tests {
                 datagram_bytes,
                 window_bytes: 4 << 20,
             };
-            assert_eq!(Path::of(local, 4 << 20), path);
-            assert_eq!(path.accepted_bytes(local), Some(datagram_bytes));
+            assert_eq!(Path::of(local, 4 << 20, Reach::default()), path);
+            assert_eq!(path.accepted_bytes(local), datagram_bytes);
         }
     }
 
@@ -123,22 +132,29 @@ mod tests {
             datagram_bytes: TIGHT_LOOPBACK_BYTES,
             window_bytes: 212_992,
         };
-        assert_eq!(Path::of(V4, 212_992), path);
-        assert_eq!(path.accepted_bytes(V4), Some(65_507), "the other end may have more");
+        assert_eq!(Path::of(V4, 212_992, Reach::default()), path);
+        assert_eq!(path.accepted_bytes(V4), 65_507, "the other end may have more");
         let least = Path::Loopback {
             datagram_bytes: TIGHT_LOOPBACK_BYTES,
             window_bytes: 60_000,
         };
-        assert_eq!(Path::of(V4, 0), least, "a window of no datagram would never send");
+        assert_eq!(
+            Path::of(V4, 0, Reach::default()),
+            least,
+            "a window of no datagram would never send"
+        );
     }
 
     #[test]
     fn a_network_is_left_to_discovery() {
         let host = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-        assert_eq!(Path::of(host, 4 << 20), Path::Network);
-        assert_eq!(Path::Network.accepted_bytes(host), None);
         let everywhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        assert_eq!(Path::of(everywhere, 4 << 20), Path::Network);
-        assert_eq!(Path::Network.accepted_bytes(everywhere), Some(65_507));
+        let reach = Reach::of(Duration::from_millis(60)).unwrap();
+        for (local, accepted) in [(host, NETWORK_BYTES), (everywhere, LOOPBACK_V4_BYTES)] {
+            let path = Path::of(local, 4 << 20, reach);
+            assert_eq!(path, Path::Network { reach });
+            assert_eq!(path.accepted_bytes(local), accepted);
+            assert_eq!(path.stream_bytes(), reach.stream_bytes());
+        }
     }
 }

@@ -5,9 +5,10 @@ use std::fmt;
 use quinn::{Connection, TransportConfig, VarInt};
 
 use super::limits::{
-    CONTROL_STREAM_WINDOW_BYTES, CONTROL_WINDOW_BYTES, PEER_BIDI_STREAMS, PEER_UNI_STREAMS, PEER_WINDOW_BYTES,
-    STRANGER_WINDOW_BYTES, UNNAMED_STREAMS,
+    CONTROL_STREAM_WINDOW_BYTES, CONTROL_WINDOW_BYTES, PEER_BIDI_STREAMS, PEER_UNI_STREAMS, STRANGER_WINDOW_BYTES,
+    UNNAMED_STREAMS,
 };
+use super::reach::Reach;
 
 /// What a connection is for. Both ends must mean the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,11 +32,11 @@ impl Purpose {
         }
     }
 
-    /// Bounds what the other end may open and send unread. `stream_bytes` is what a peer may send on one stream.
-    pub(super) fn bound(self, transport: &mut TransportConfig, stream_bytes: u32) {
+    /// Bounds what the other end may open and send unread. `stream_bytes` is what a peer may send on one stream, `reach` how far peers are.
+    pub(super) fn bound(self, transport: &mut TransportConfig, stream_bytes: u32, reach: Reach) {
         let (bidi, uni, stream, connection) = match self {
             Self::Control => (1, 0, CONTROL_STREAM_WINDOW_BYTES, CONTROL_WINDOW_BYTES),
-            Self::Peer => (PEER_BIDI_STREAMS, PEER_UNI_STREAMS, stream_bytes, PEER_WINDOW_BYTES),
+            Self::Peer => (PEER_BIDI_STREAMS, PEER_UNI_STREAMS, stream_bytes, reach.connection_bytes()),
             Self::Enrolment => (1, 0, STRANGER_WINDOW_BYTES, STRANGER_WINDOW_BYTES),
         };
         transport
@@ -48,7 +49,7 @@ impl Purpose {
 
     /// The same for a client that is not known yet.
     pub(super) fn bound_newcomers(self, transport: &mut TransportConfig, stream_bytes: u32) {
-        self.bound(transport, stream_bytes);
+        self.bound(transport, stream_bytes, Reach::default());
         transport.receive_window(VarInt::from_u32(STRANGER_WINDOW_BYTES));
         if self == Self::Peer {
             transport
@@ -58,9 +59,9 @@ impl Purpose {
     }
 }
 
-/// The peer at the other end is named: it may send and open as much as one that was dialled.
-pub fn widen(connection: &Connection) {
-    connection.set_receive_window(VarInt::from_u32(PEER_WINDOW_BYTES));
+/// The peer at the other end is named: it may send and open as much as one that was dialled. `reach` is that of this end's endpoint.
+pub fn widen(connection: &Connection, reach: Reach) {
+    connection.set_receive_window(VarInt::from_u32(reach.connection_bytes()));
     connection.set_max_concurrent_bi_streams(VarInt::from_u32(PEER_BIDI_STREAMS));
     connection.set_max_concurrent_uni_streams(VarInt::from_u32(PEER_UNI_STREAMS));
 }

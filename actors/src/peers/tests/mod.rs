@@ -73,7 +73,15 @@ fn workers_linked(count: u64, links: LinkChoice, pieces: impl Fn(u64) -> Arc<Sta
         let credentials = authority.issue(Role::Worker, id).unwrap();
         let driver = driver();
         let keeper = Arc::clone(&driver);
-        let peers = Peers::listen_on(Environment::Host, &credentials, LOOPBACK, links, keeper, pieces(id)).unwrap();
+        let peers = Peers::listen_on(
+            Environment::Host,
+            &credentials,
+            LOOPBACK,
+            (links, Reach::default()),
+            keeper,
+            pieces(id),
+        )
+        .unwrap();
         Worker { peers, driver }
     };
     let workers: Vec<Worker> = (0..count).map(listen).collect();

@@ -2,6 +2,7 @@
 
 mod clocks;
 mod crowds;
+mod far;
 
 use std::future::{Future, ready};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use sardana::model::{Dtype, TensorSpec};
-use sardana::{Job, Order, Step, link_choice};
+use sardana::{Job, Order, Step, links};
 use sardana_actors::peers::{PeerGroup, Peers};
 use sardana_actors::worker::StepDriver;
 use sardana_collectives::layout::Layout;
@@ -94,10 +94,10 @@ fn listen(credentials: &Credentials) -> Result<Arc<Peers>, Failure> {
     let job = job.map_err(Failure::failed)?;
     let layout = Layout::new(vec![TensorSpec::new("nothing", Dtype::F32, &[1])], 0).map_err(Failure::failed)?;
     let (keeper, _) = StepDriver::new(job.spec(), Arc::new(layout), None);
-    let choice = link_choice().map_err(Failure::failed)?;
+    let paths = links().map_err(Failure::failed)?;
     let place = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let pieces = Arc::new(StatePieces::new([4]));
-    Peers::listen_on(Environment::Host, credentials, place, choice, keeper, pieces).map_err(Failure::failed)
+    Peers::listen_on(Environment::Host, credentials, place, paths, keeper, pieces).map_err(Failure::failed)
 }
 
 /// Makes the links of a generation of these two, in which a running sum goes there and the finished one comes back.
