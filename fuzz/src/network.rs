@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use sardana_actors::agent::Bundle;
 use sardana_actors::fuzzing;
 use sardana_actors::operator::limits::{ANSWER_BYTES, REQUEST_BYTES};
+use sardana_collectives::group::{CALL_BYTES, Call};
 use sardana_collectives::links::frame::{
     FrameHeader, FrameKind, HEADER_BYTES, PlanSlot, TRAILER_BYTES, decode_trailer, encode_trailer,
 };
@@ -86,7 +87,7 @@ pub(crate) fn transfers(bytes: &[u8]) {
     fuzzing::peers(bytes);
 }
 
-/// Headers and trailers on the links of a ring.
+/// Headers and trailers on the links of a ring, and calls on those of a group.
 pub(crate) fn links(bytes: &[u8]) {
     let expected = FrameHeader {
         generation: Generation::new(Incarnation::new(1), 7),
@@ -104,6 +105,11 @@ pub(crate) fn links(bytes: &[u8]) {
     let payload = &bytes[..bytes.len().min(TRAILER_BYTES as usize)];
     if let Ok(trailer) = decode_trailer(payload) {
         assert_eq!(encode_trailer(trailer), payload);
+    }
+    let payload = &bytes[..bytes.len().min(CALL_BYTES)];
+    if let Some(call) = Call::decode(payload) {
+        assert_eq!(call.encode(), payload);
+        assert!(!call.to_string().is_empty());
     }
 }
 

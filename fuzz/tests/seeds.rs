@@ -13,6 +13,7 @@ use flate2::write::GzEncoder;
 use image::{ImageFormat, RgbImage};
 use sardana::hosts::state::{ADDRESS_FILE, FENCE_FILE, Fence, INCARNATION_FILE, StateDirectory};
 use sardana::hosts::{Existing, JoinFile, Missing, PrivateFolder};
+use sardana_collectives::group::{Call, ElementType, Order, Reduced, Reduction};
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot, encode_trailer};
 use sardana_data::formats::tfrecords::framing::Writer;
 use sardana_data::formats::tfrecords::{Example, Feature, Verify, index_file};
@@ -115,6 +116,13 @@ fn said_over_a_network() {
     };
     keep("links", "header", None, &header.encode());
     keep("links", "switch", None, &encode_trailer(Trailer::Switch(generation())));
+    let call = Call::AllReduce(Reduced {
+        element: ElementType::Bf16,
+        length: 1 << 40,
+        reduction: Reduction::Mean,
+        order: Order::Fast,
+    });
+    keep("links", "call", None, &call.encode());
     for (kind, text) in [
         (0, r#"{"action": "terminate", "time": "2017-09-18T08:22:00Z"}"#),
         (

@@ -53,11 +53,12 @@ pub struct Reduced {
 }
 
 /// Bytes of an encoded call.
-pub(super) const CALL_BYTES: usize = 16;
+pub const CALL_BYTES: usize = 16;
 
 impl Call {
-    /// Kind, type, reduction, order, root (4 bytes), length (8 bytes); zeros where it has none.
-    pub(super) fn encode(&self) -> [u8; CALL_BYTES] {
+    /// The payload of a call's frame: kind, type, reduction, order, root (4 bytes), length (8 bytes), little-endian; zeros where it has none.
+    #[must_use]
+    pub fn encode(&self) -> [u8; CALL_BYTES] {
         let (kind, element, length) = match *self {
             Self::AllReduce(reduced) => (1, Some(reduced.element), reduced.length),
             Self::ReduceScatter(reduced) => (2, Some(reduced.element), reduced.length),
@@ -84,7 +85,8 @@ impl Call {
     }
 
     /// The call with these bytes; none when no rank of this version writes them.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: [u8; CALL_BYTES] = bytes.try_into().ok()?;
         let [kind, element, reduction, order, root @ .., _, _, _, _, _, _, _, _] = bytes;
         let length = u64::from_le_bytes(*bytes.last_chunk()?);

@@ -58,7 +58,7 @@ pub use sardana_protocol::job::Order;
 use sardana_protocol::words::{Generation, Rank};
 
 pub use alarm::Alarm;
-pub use call::{Call, Reduced};
+pub use call::{CALL_BYTES, Call, Reduced};
 pub use element::{Element, ElementType, Reduction};
 pub use error::GroupError;
 use fast::Rooms;
