@@ -21,8 +21,8 @@ fn a_join_kills_and_a_restore_are_measured_and_nothing_stays_on_the_disk() {
         for limit in ["memory", "tcp", "file"] {
             number(&format!("/limits_bytes_per_second/{limit}"));
         }
-        // Gradients sleep so long, whatever else there is to do, and less with one worker more.
-        assert!(number("/step_seconds/median") >= 0.008, "{found}");
+        // Gradients sleep so long, whatever else there is to do.
+        assert!(number("/step_seconds/median") >= 0.0079, "{found}");
         assert!(number("/step_seconds/max") >= number("/step_seconds/p99"), "{found}");
         for longest in ["starting", "copying", "taking_part"] {
             number(&format!("/join/longest_step_seconds/{longest}"));

@@ -52,7 +52,7 @@ fn a_link_is_measured_through_shared_memory_and_over_quic_beside_the_machines_li
 fn a_table_is_printed_line_by_line() {
     let [out, err] = said(&mut sardana("bench link --sizes 4KiB"), 0);
     has(&out, &["a link through shared memory", "round trip", "of limit", "4.0 KiB"]);
-    assert_eq!(out.lines().count(), 3);
+    assert_eq!(out.lines().count(), 4);
     assert_eq!(err, "", "no terminal sees how far it is");
 }
 

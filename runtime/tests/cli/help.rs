@@ -4,7 +4,7 @@ use super::program::{has, said, sardana};
 
 #[test]
 fn every_command_says_what_it_does_and_shows_examples() {
-    let cases: [(&str, &[&str]); 9] = [
+    let cases: [(&str, &[&str]); 10] = [
         (
             "run",
             &[
@@ -41,6 +41,7 @@ fn every_command_says_what_it_does_and_shows_examples() {
             "checkpoints",
             &["list", "verify", "export", "import", "prune", "copy", "--checkpoint-dir"],
         ),
+        ("bench", &["all-reduce", "link", "copy", "limits"]),
         ("data", &["check", "index", "every sample can be read", "no job waits"]),
     ];
     for (command, expected) in cases {

@@ -26,22 +26,23 @@ use limits::{Limits, at_hand, forget};
 use member::Carrying;
 use report::Report;
 
-/// Copy a state between workers of this host, and to and from its disk, and print what it takes.
+/// Copy a state between workers of this host, and to and from its disk, and print what it takes
 ///
-/// A job of real worker processes trains a state of that size; its gradients are one number and sleep, so that processors are there for the copying.
-/// Then, one after the other:
+/// A job of real worker processes trains a state of that size; its gradients are one number and sleep, so that processors are there for the
+/// copying. Then, one after the other:
 ///
 ///   join     one more worker is asked for: from the start of its process to its hello; from there until the others have a snapshot of the
-///            state, copied and hashed; until the newcomer has all of it, copied and compared with the hashes, and in how many MiB/s; until it has
-///            loaded the state and has caught up; until it computes gradients. Beside it the longest step of the others, and their median before;
+///            state, copied and hashed; until the newcomer has all of it, copied and compared with the hashes, and in how many MiB/s; until
+///            it has loaded the state and has caught up; until it computes gradients. Beside it the longest step of the others meanwhile, and
+///            their median before;
 ///   kill     a member gets SIGKILL: until the others make the next update, and until another process computes in its place;
 ///   save     the job is stopped: from the snapshot of its last state to the last byte of the checkpoint on the disk;
 ///   restore  the job is started again, and nothing of the checkpoint is in memory: from its choice until each worker has read all of it
 ///            and has compared every byte with its hash.
 ///
-/// Limits of this machine, measured before: a copy of as many bytes into memory that nobody had, by one thread; TCP over loopback, not encrypted; a
-/// file of as many bytes, of which nothing is in memory, read by as many threads as there are workers at once, each into memory of its own.
-/// Rates are bytes of the state over time. A joiner copies through memory that both processes map, or over QUIC, as --link says.
+/// Limits of this machine, measured before: a copy of as many bytes into memory that nobody had, by one thread; TCP over loopback, not
+/// encrypted; a file of as many bytes, of which nothing is in memory, read by as many threads as there are workers at once, each into memory
+/// of its own. Rates are bytes of the state over time. A joiner copies through memory that both processes map, or over QUIC, as --link says.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,

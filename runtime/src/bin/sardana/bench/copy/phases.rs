@@ -13,6 +13,9 @@ use crate::ending::Failure;
 /// Steps before each thing that is done to the job: what they take is what a step takes.
 const STEADY: u64 = 50;
 
+/// Steps before anything counts: after them every worker has trained.
+const WARM_UP: u64 = 3;
+
 /// Steps between a worker's part in training and the next kill.
 const BETWEEN: u64 = 25;
 
@@ -109,7 +112,8 @@ impl Moments {
         let load = Diary::read(folder, newcomer).map_err(Failure::failed)?.last_load();
         let (there, _) = load.ok_or_else(|| Failure::Failed("the newcomer loaded no state".to_owned()))?;
         let mut before = steps(self.steady, self.asked);
-        let between = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
+        // What is over before this process has seen it begin took next to nothing.
+        let between = |from: u64, to: u64| to.saturating_sub(from).max(1) as f64 / 1e9;
         Ok(Join {
             before: [0.5, 0.99, 1.0].map(|share| quantile(&mut before, share)),
             after: quantile(&mut steps(self.switched, u64::MAX), 0.5),
@@ -130,8 +134,7 @@ impl Moments {
 
 /// One more worker than `workers` joins the job.
 pub(super) async fn join(course: &mut Course, workers: u32, folder: &Path) -> Result<Join, Failure> {
-    // The first one tells that training has begun.
-    course.steps(1, |_| {}).await?;
+    course.steps(WARM_UP, |_| {}).await?;
     let mut moments = Moments {
         steady: now(),
         ..Moments::default()
@@ -181,19 +184,34 @@ pub(super) async fn kill(course: &mut Course, kills: usize, workers: u32) -> Res
     Ok(measured)
 }
 
-/// Ends the job. Returns the seconds from the snapshot of its last state to its last byte on the disk.
-pub(super) async fn save(course: Course) -> Result<f64, Failure> {
-    let (mut saved, mut reasons) = (None, String::new());
+/// A save of the last state.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Save {
+    /// Seconds from the snapshot to its last byte on the disk, attempts that were given up among them.
+    pub(super) seconds: f64,
+    /// What was out of the ordinary.
+    pub(super) remarks: Vec<String>,
+}
+
+/// Ends the job, which saves its last state.
+pub(super) async fn save(course: Course) -> Result<Save, Failure> {
+    let (mut whole, mut saved, mut remarks) = (None, None, Vec::new());
     course
         .stop(|event| match event {
-            Event::Job(JobEvent::Checkpoint(CheckpointEvent::Saved { took, .. })) => saved = Some(took.as_secs_f64()),
+            Event::Job(JobEvent::Snapshot { .. }) => {
+                whole.get_or_insert_with(now);
+            }
+            Event::Job(JobEvent::Checkpoint(CheckpointEvent::Saved { .. })) => saved = Some(now()),
             Event::Job(JobEvent::Checkpoint(
                 trouble @ (CheckpointEvent::NotSaved { .. } | CheckpointEvent::DepotRefused { .. }),
-            )) => reasons += &format!(": {trouble}"),
+            )) => remarks.push(trouble.to_string()),
             Event::Job(_) | Event::Agent(_) => {}
         })
         .await?;
-    saved.ok_or_else(|| Failure::Failed(format!("the last state was not saved{reasons}")))
+    let between = whole.zip(saved).map(|(whole, saved)| saved.saturating_sub(whole).max(1));
+    let lost = || Failure::Failed(format!("the last state was not saved: {}", remarks.join("; ")));
+    let seconds = between.ok_or_else(lost)? as f64 / 1e9;
+    Ok(Save { seconds, remarks })
 }
 
 /// Seconds from the choice of a checkpoint until each worker has all bytes of it, and has compared them.

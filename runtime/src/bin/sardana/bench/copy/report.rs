@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::json;
 
 use super::limits::Limits;
-use super::phases::{Join, Kills};
+use super::phases::{Join, Kills, Save};
 use crate::bench::sizes;
 use crate::bench::times::{quantile, words};
 
@@ -17,8 +17,7 @@ pub(super) struct Report {
     pub(super) limits: Limits,
     pub(super) join: Join,
     pub(super) kills: Kills,
-    /// Seconds.
-    pub(super) save: f64,
+    pub(super) save: Save,
     /// Seconds.
     pub(super) restore: f64,
 }
@@ -78,9 +77,12 @@ impl Report {
         let _ = writeln!(
             text,
             "save      snapshot to disk {}, {}",
-            words(self.save),
-            mib(self.rate(self.save))
+            words(self.save.seconds),
+            mib(self.rate(self.save.seconds))
         );
+        for remark in &self.save.remarks {
+            let _ = writeln!(text, "save      {remark}");
+        }
         let _ = writeln!(
             text,
             "restore   checkpoint chosen until all workers have it {}, {}: {:.2} of the file",
@@ -155,7 +157,7 @@ impl Report {
                 "remarks": join.remarks,
             },
             "kills": { "to_next_update_seconds": kills.resumed, "to_taking_part_seconds": kills.replaced },
-            "save": { "seconds": self.save, "bytes_per_second": self.rate(self.save) },
+            "save": { "seconds": self.save.seconds, "remarks": self.save.remarks, "bytes_per_second": self.rate(self.save.seconds) },
             "restore": { "seconds": self.restore, "bytes_per_second": self.rate(self.restore) },
         })
     }
@@ -190,7 +192,10 @@ mod tests {
                 resumed: vec![0.02, 0.01],
                 replaced: vec![0.5, 0.75],
             },
-            save: 2.0,
+            save: Save {
+                seconds: 2.0,
+                remarks: vec!["given up".to_owned()],
+            },
             restore: 1.0,
         };
         let json = report.json();
@@ -206,6 +211,7 @@ mod tests {
             "2000.00 ms, 50 MiB/s",
             "100 MiB/s: 0.50 of the file",
             "Held",
+            "save      given up",
         ] {
             assert!(text.contains(expected), "{expected} is missing from {text}");
         }

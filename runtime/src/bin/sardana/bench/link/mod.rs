@@ -21,11 +21,11 @@ use crate::run::Linking;
 use pair::Pair;
 use traffic::{Seen, Traffic};
 
-/// Send messages of many sizes over one link between two workers of this host, and print what it takes.
+/// Send messages of many sizes over one link between two workers of this host, and print what it takes
 ///
-/// Two processes with a worker's certificate make the links that two members of a generation make: one each way, through memory that both map,
-/// or over QUIC, which is encrypted. A message is a gradient of that size: frames of 128 KiB at most, written where the link sends them from, and copied from where the
-/// link has put them. Nothing is added, no step is taken. Of each size is measured, one after the other:
+/// Two processes with a worker's certificate make the links that two members of a generation make: one each way, through memory that both
+/// map, or over QUIC, which is encrypted. A message is like a gradient of that size: frames of 128 KiB at most, written where the link sends
+/// them from, and copied from where the link has put them. Nothing is added, no step is taken. Of each size is measured, one after the other:
 ///
 ///   round trip  the whole message there, and once it is there the whole of it back: median, 99th percentile, least; of the largest
 ///               sizes there are 20, so that the 99th percentile is the longest;
@@ -33,9 +33,9 @@ use traffic::{Seen, Traffic};
 ///   each way    bytes a second in each of the two directions, while both send and receive;
 ///   CPU s/GB    seconds of processors, of both processes together, for each 10⁹ bytes one way.
 ///
-/// Beside it, with messages of the same size, between two threads and with nothing encrypted: through a megabyte of memory that both have, over a Unix
-/// socket, and over a TCP connection of this host with itself; and a copy within memory, by one thread. `of limit` compares one way with the first of them
-/// for links through memory, and with TCP for QUIC.
+/// Beside it, with messages of the same size, between two threads and not encrypted: through a megabyte of memory that both have, over a
+/// Unix socket, and over a TCP connection of this host with itself; with --json also a copy within memory, by one thread, and each way at
+/// once. `of limit` compares one way with the first of them for links through memory, and with TCP for QUIC.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
@@ -75,8 +75,8 @@ struct Row {
     tcp: Ways,
 }
 
-const HEAD: &str = "     size   round trip      p99       min  one way  of limit each way CPU s/GB |  round trip: memory      Unix       TCP | \
-                    one way: copy  memory    Unix     TCP";
+const HEAD: &str = "                round trip              one way each way              CPU          limits, one way            limits, round trip\n     \
+                    size    median       p99       min     GB/s     GB/s of limit     s/GB  memory    Unix     TCP    memory      Unix       TCP";
 
 impl Row {
     fn measure(pair: &mut Pair, bytes: u64, beside: Wire) -> Result<Self, Failure> {
@@ -125,22 +125,21 @@ impl Row {
         let gigabytes = |rate: f64| format!("{:.3}", rate / 1e9);
         let [median, slow, least] = self.asked.trip;
         format!(
-            "{:>9} {:>12} {:>8} {:>9} {:>8} {:>9.2} {:>8} {:>8.2} | {:>19} {:>9} {:>9} | {:>13} {:>7} {:>7} {:>7}",
+            "{:>9} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8.2} {:>8.2} {:>7} {:>7} {:>7} {:>9} {:>9} {:>9}",
             sizes::words(self.traffic.bytes),
             words(median),
             words(slow),
             words(least),
             gigabytes(self.one_way()),
-            self.one_way() / self.limit().one_way,
             gigabytes(self.each_way()),
+            self.one_way() / self.limit().one_way,
             self.processor,
-            words(self.shared.round_trip),
-            words(self.unix.round_trip),
-            words(self.tcp.round_trip),
-            gigabytes(self.copied),
             gigabytes(self.shared.one_way),
             gigabytes(self.unix.one_way),
             gigabytes(self.tcp.one_way),
+            words(self.shared.round_trip),
+            words(self.unix.round_trip),
+            words(self.tcp.round_trip),
         )
     }
 

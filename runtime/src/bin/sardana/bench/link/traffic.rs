@@ -267,11 +267,8 @@ mod tests {
             assert!(asked.one_way > 0.0 && asked.both_ways > 0.0, "{asked:?}");
             assert!(answered.trip.iter().all(|time| time.is_nan()), "{answered:?}");
         }
-        // Trips with those before, messages twice, and three words between them.
-        let sent = 2 * (WARM_UP + 5 + 2 * 7);
-        assert_eq!(
-            (asks.outgoing.frames.messages, answers.outgoing.frames.messages),
-            (sent + 2, sent + 4)
-        );
+        // Trips with those before them; one way and each way, and the word to begin; each way, and two words that all is there.
+        let sent = (2 * (WARM_UP + 5 + 7 + 7 + 1), 2 * (WARM_UP + 5 + 7 + 2));
+        assert_eq!((asks.outgoing.frames.messages, answers.outgoing.frames.messages), sent);
     }
 }
