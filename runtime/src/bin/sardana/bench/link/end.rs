@@ -76,7 +76,8 @@ async fn serve(credentials: Credentials) -> Result<(), Failure> {
     let Some(members) = hear::<[MemberAddress; 2]>().await? else {
         return Ok(());
     };
-    let mut end = link(&peers, own, members).await?;
+    // Those of the first step's plan carry nothing, but must stay: let go of at once, they would break before the other end has them.
+    let (mut end, _first) = link(&peers, own, members).await?;
     tell(&match end.outgoing.link {
         LinkSender::SharedMemory(_) => Through::Memory,
         LinkSender::Quic(_) | LinkSender::InProcess(_) => Through::Quic,
@@ -100,8 +101,9 @@ fn listen(credentials: &Credentials) -> Result<Arc<Peers>, Failure> {
     Peers::listen_on(Environment::Host, credentials, place, paths, keeper, pieces).map_err(Failure::failed)
 }
 
-/// Makes the links of a generation of these two, in which a running sum goes there and the finished one comes back.
-async fn link(peers: &Arc<Peers>, own: WorkerId, members: [MemberAddress; 2]) -> Result<End, Failure> {
+/// Makes the links of a generation of these two, in which a running sum goes there and the finished one comes back: those of its steady plan,
+/// and those of its first one.
+async fn link(peers: &Arc<Peers>, own: WorkerId, members: [MemberAddress; 2]) -> Result<(End, PlanLinks), Failure> {
     peers.name(PeerGroup::Present, members.map(|member| member.worker));
     let generation = Generation::new(Incarnation::new(1), 1);
     let visits: Vec<Visit> = [0, 1]
@@ -124,7 +126,7 @@ async fn link(peers: &Arc<Peers>, own: WorkerId, members: [MemberAddress; 2]) ->
     let ends = outgoing.pop_first().zip(incoming.pop_first());
     let ((there, sender), (back, receiver)) =
         ends.ok_or_else(|| Failure::Failed("the plan of two ranks has no link each way: report it".to_owned()))?;
-    Ok(End {
+    let end = End {
         side: if rank == 0 { Side::Asks } else { Side::Answers },
         outgoing: Outgoing {
             link: sender,
@@ -134,7 +136,8 @@ async fn link(peers: &Arc<Peers>, own: WorkerId, members: [MemberAddress; 2]) ->
             link: receiver,
             frames: Frames::new(generation, back),
         },
-    })
+    };
+    Ok((end, links.first))
 }
 
 fn tell<T: Serialize>(value: &T) -> Result<(), Failure> {
