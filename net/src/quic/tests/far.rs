@@ -1,4 +1,4 @@
-//! Paths of a long round trip, in virtual time: what is on its way is all that limits how fast a stream goes.
+//! Paths between hosts, in virtual time: how much one stream carries where a round trip is long, and how large datagrams become.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -6,25 +6,28 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use quinn::udp::{RecvMeta, Transmit};
-use quinn::{AsyncUdpSocket, UdpPoller};
+use quinn::{AsyncUdpSocket, RecvStream, UdpPoller};
 use rustls::crypto::CryptoProvider;
 use sardana_protocol::words::WorkerId;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::*;
 use crate::environment::{Environment, SimulatedHost, cryptography};
+use crate::quic::limits::NETWORK_BYTES;
 use crate::quic::{Reach, bind_peer_on};
 use crate::trust::Clock;
 
 /// From one end to the other and back.
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 
-/// A datagram takes half a round trip; none is lost.
-#[derive(Debug, Default)]
+/// A datagram takes half a round trip; longer ones than it carries are lost.
+#[derive(Debug)]
 struct Line {
+    carries: AtomicUsize,
     ends: Mutex<BTreeMap<SocketAddr, Arc<End>>>,
 }
 
@@ -38,6 +41,13 @@ struct Letter {
     due: Instant,
     from: SocketAddr,
     bytes: Vec<u8>,
+}
+
+fn line(carries: usize) -> Arc<Line> {
+    Arc::new(Line {
+        carries: AtomicUsize::new(carries),
+        ends: Mutex::default(),
+    })
 }
 
 /// One end's host.
@@ -99,7 +109,8 @@ impl AsyncUdpSocket for Socket {
     }
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
-        if let Some(end) = self.line.ends.lock().unwrap().get(&transmit.destination) {
+        let fits = transmit.contents.len() <= self.line.carries.load(Ordering::Relaxed);
+        if let Some(end) = self.line.ends.lock().unwrap().get(&transmit.destination).filter(|_| fits) {
             let mut coming = end.coming.lock().unwrap();
             coming.0.push_back(Letter {
                 due: Instant::now() + ROUND_TRIP / 2,
@@ -157,14 +168,14 @@ impl AsyncUdpSocket for Socket {
     }
 }
 
-/// The most that one stream carries within a round trip, between workers that take the path for so long. Gives up after `patience`.
-async fn most_within_a_round_trip(reach: Reach, patience: Duration) -> usize {
-    let line = Arc::new(Line::default());
+/// A stream that never ends, between workers that take the path for so long: the connection that it leaves by, where it comes out, and the rest.
+/// It rests for so long after each part of 64 KiB.
+async fn stream(line: &Arc<Line>, reach: Reach, rest: Duration) -> (Connection, RecvStream, [Endpoint; 2]) {
     let authority = authority(JOB);
     let [one, two] = [1, 2].map(|id| authority.issue(Role::Worker, id).unwrap());
     let bind = |credentials: &Credentials, last| {
         let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)), 7_000);
-        let host = Environment::Simulated(Arc::new(Host(Arc::clone(&line))));
+        let host = Environment::Simulated(Arc::new(Host(Arc::clone(line))));
         (bind_peer_on(&host, credentials, address, reach).unwrap(), address)
     };
     let ((listening, address), (dialling, _)) = (bind(&one, 1), bind(&two, 2));
@@ -180,11 +191,22 @@ async fn most_within_a_round_trip(reach: Reach, patience: Duration) -> usize {
     let (dialled, accepted) = (dialled.unwrap(), accepted.unwrap().0);
     // What is dialled has the windows from the beginning.
     let mut sending = accepted.open_uni().await.unwrap();
+    sending.write_all(b"a stream begins with its first byte").await.unwrap();
     tokio::spawn(async move {
-        let chunk = bytes::Bytes::from(vec![0; 1 << 20]);
-        while sending.write_chunk(chunk.clone()).await.is_ok() {}
+        let chunk = bytes::Bytes::from(vec![0; 1 << 16]);
+        while sending.write_chunk(chunk.clone()).await.is_ok() {
+            if !rest.is_zero() {
+                sleep(rest).await;
+            }
+        }
     });
-    let mut receiving = dialled.accept_uni().await.unwrap();
+    let receiving = dialled.accept_uni().await.unwrap();
+    (accepted, receiving, [listening, dialling])
+}
+
+/// The most that one stream carries within a round trip, looked for during `patience`.
+async fn most_within_a_round_trip(reach: Reach, patience: Duration) -> usize {
+    let (_sending, mut receiving, _endpoints) = stream(&line(1 << 16), reach, Duration::ZERO).await;
     let (began, mut within, mut sum, mut most) = (Instant::now(), VecDeque::new(), 0, 0);
     while began.elapsed() < patience {
         let chunk = receiving.read_chunk(usize::MAX, true).await.unwrap().unwrap();
@@ -209,4 +231,34 @@ async fn a_stream_fills_ten_gigabits_at_a_tenth_of_a_second_where_workers_are_sa
     let far = Reach::of(ROUND_TRIP).unwrap();
     let far = most_within_a_round_trip(far, Duration::from_millis(1_900)).await;
     assert!(far >= 125_000_000, "{far} bytes, as much as 10 Gbit/s carry");
+}
+
+/// Reads for so long.
+async fn read(receiving: &mut RecvStream, time: Duration) -> usize {
+    let (began, mut bytes) = (Instant::now(), 0);
+    while began.elapsed() < time {
+        bytes += receiving.read_chunk(usize::MAX, true).await.unwrap().unwrap().bytes.len();
+    }
+    bytes
+}
+
+#[tokio::test(start_paused = true)]
+async fn datagrams_become_as_large_as_the_path_carries_and_smaller_again() {
+    const PATIENCE: Duration = Duration::from_secs(6);
+    // UDP payloads of networks of 9,000, and of 1,500, which quinn finds but for 20 bytes.
+    for (carries, least, most) in [(8_972, NETWORK_BYTES, NETWORK_BYTES), (1_472, 1_452, 1_472)] {
+        let line = line(carries);
+        let (sending, mut receiving, _endpoints) = stream(&line, Reach::default(), ROUND_TRIP / 10).await;
+        read(&mut receiving, PATIENCE).await;
+        let found = sending.stats().path;
+        assert!((least..=most).contains(&found.current_mtu), "{found:?}");
+        assert_eq!(found.black_holes_detected, 0);
+        // From now on it carries no more than QUIC needs.
+        line.carries.store(1_200, Ordering::Relaxed);
+        let bytes = read(&mut receiving, 2 * PATIENCE).await;
+        let found = sending.stats().path;
+        assert_eq!(found.current_mtu, 1_200);
+        assert!(found.black_holes_detected > 0, "{found:?}");
+        assert!(bytes > 1 << 20, "{bytes} bytes");
+    }
 }
