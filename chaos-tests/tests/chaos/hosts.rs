@@ -1,7 +1,7 @@
 //! A job whose coordinator and workers are each on a host of their own, with an agent on each worker's.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -75,9 +75,18 @@ impl Site {
                 return Ok(None);
             }
         };
+        Self::assembled(setup, network, saves).map(Some)
+    }
+
+    /// The same on the hosts of `network`.
+    pub(crate) fn over(setup: Setup, network: Network) -> Result<Self> {
+        Self::assembled(setup, network, None)
+    }
+
+    fn assembled(setup: Setup, network: Network, saves: Option<Saves>) -> Result<Self> {
         let trial = trial(setup)?;
         let (say, said) = mpsc::unbounded_channel();
-        Ok(Some(Self {
+        Ok(Self {
             trial,
             network,
             saves,
@@ -98,26 +107,39 @@ impl Site {
                 stops: 0,
             },
             over: None,
-        }))
+        })
     }
 
     /// Starts the job.
     pub(crate) async fn start(&mut self) -> Result<()> {
-        self.lives += 1;
-        let state = self.trial.folder().join(format!("state-{}", self.lives));
-        self.coordinator(state.clone()).await?;
+        self.coordinate().await?;
         for host in self.network.all().filter(|&host| host != COORDINATOR) {
-            let join = self.trial.folder().join(format!("{host}-{}.join", self.lives));
-            invite(&InviteConfig {
-                state_dir: state.clone(),
-                role: Role::Agent,
-                expires: Duration::from_secs(600),
-                uses: 1,
-                out: join.clone(),
-            })?;
-            self.agent(host, join)?;
+            self.join(host, None)?;
         }
         Ok(())
+    }
+
+    /// Starts the coordinator alone.
+    pub(crate) async fn coordinate(&mut self) -> Result<()> {
+        self.lives += 1;
+        self.coordinator(self.state_dir()).await
+    }
+
+    /// Starts an agent on `host`, whose workers others reach at `advertise`, if that is another address than the host's own.
+    pub(crate) fn join(&mut self, host: Host, advertise: Option<IpAddr>) -> Result<()> {
+        let join = self.trial.folder().join(format!("{host}-{}.join", self.lives));
+        invite(&InviteConfig {
+            state_dir: self.state_dir(),
+            role: Role::Agent,
+            expires: Duration::from_secs(600),
+            uses: 1,
+            out: join.clone(),
+        })?;
+        self.agent(host, join, advertise)
+    }
+
+    fn state_dir(&self) -> PathBuf {
+        self.trial.folder().join(format!("state-{}", self.lives))
     }
 
     async fn coordinator(&mut self, state_dir: PathBuf) -> Result<()> {
@@ -160,7 +182,7 @@ impl Site {
         Ok(())
     }
 
-    fn agent(&mut self, host: Host, join: PathBuf) -> Result<()> {
+    fn agent(&mut self, host: Host, join: PathBuf, advertise: Option<IpAddr>) -> Result<()> {
         let (environment, say) = (self.trial.environment(), self.say.clone());
         let keeps = self.saves.map(|_| self.trial.folder().join(format!("kept-{host}")));
         let (end, mut ends) = oneshot::channel();
@@ -173,7 +195,7 @@ impl Site {
                     checkpoint_dir: keeps,
                     enrolled: enrol(&join, Role::Agent).await?,
                     listen: None,
-                    advertise: None,
+                    advertise,
                     workers: 1,
                     restarts: 8,
                     output: Output::Inherit,

@@ -19,6 +19,8 @@ mod leaves;
 mod network;
 mod paced;
 mod partitions;
+mod paths;
+mod proxy;
 mod replicas;
 mod rivals;
 mod seeds;

@@ -69,6 +69,38 @@ impl Network {
         ip(&["-n", &place, "address", "add", &address, "dev", "eth0"])
     }
 
+    /// From now on the hosts say that they carry packets of `said` bytes, and the network between them carries those of `carried` and drops
+    /// longer ones without a word. Packets leave each host one by one, so that none passes as a part of several.
+    pub(crate) fn carry(&self, said: u32, carried: u32) -> Result<(), String> {
+        let (said, carried) = (said.to_string(), carried.to_string());
+        for host in self.all() {
+            ip(&["-n", &self.switch(), "link", "set", &format!("port{host}"), "mtu", &carried])?;
+            ip(&[
+                "-n",
+                &self.place(host),
+                "link",
+                "set",
+                "eth0",
+                "mtu",
+                &said,
+                "gso_max_segs",
+                "1",
+            ])?;
+        }
+        Ok(())
+    }
+
+    /// Gives a host one more address.
+    pub(crate) fn address(&self, host: Host, address: Ipv4Addr) -> Result<(), String> {
+        let address = format!("{address}/32");
+        ip(&["-n", &self.place(host), "address", "add", &address, "dev", "eth0"])
+    }
+
+    /// From now on a host finds the second addresses of others on the same network.
+    pub(crate) fn route_to_second(&self, host: Host) -> Result<(), String> {
+        ip(&["-n", &self.place(host), "route", "add", "10.86.1.0/24", "dev", "eth0"])
+    }
+
     /// From now on nothing that `from` sends reaches `to`, for each of these ways.
     pub(crate) fn cut(&self, ways: impl IntoIterator<Item = (Host, Host)>) -> Result<()> {
         let ways: Vec<_> = ways.into_iter().collect();
