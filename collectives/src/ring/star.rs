@@ -8,6 +8,7 @@
 //! A leaf without shards sends an empty frame for each chunk: by it the hub knows that the leaf is at this step.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use futures_util::future::try_join_all;
 use sardana_protocol::messages::Trailer;
@@ -85,8 +86,8 @@ impl Hub {
     fn new(slot: PlanSlot, part: &HubPart, links: &mut PlanLinks) -> Result<Self, RingError> {
         let mut from = BTreeMap::new();
         for end in part.adds.iter().filter_map(|brought| brought.from) {
-            if !from.contains_key(&end.hop) {
-                from.insert(end.hop, Incoming::take(slot, end, links)?);
+            if let Entry::Vacant(place) = from.entry(end.hop) {
+                place.insert(Incoming::take(slot, end, links)?);
             }
         }
         let sums_to = part.sums_to.iter().map(|&end| Outgoing::take(slot, end, links));

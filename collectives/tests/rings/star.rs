@@ -64,10 +64,11 @@ fn without_rank_0() -> (LinkSender, Vec<Dancer>) {
 }
 
 async fn error_of(dancer: Dancer) -> (Rank, LinkError) {
-    match patiently(dancer.ring).await.unwrap().unwrap_err() {
-        RingError::Link { peer, source, .. } => (peer, source),
-        other => panic!("a link error was expected, found {other:?}"),
-    }
+    let error = patiently(dancer.ring).await.unwrap().unwrap_err();
+    let RingError::Link { peer, source, .. } = error else {
+        panic!("a link error was expected, found {error:?}");
+    };
+    (peer, source)
 }
 
 #[tokio::test]

@@ -9,13 +9,12 @@ use sardana::{Job, Order, Step, links};
 use sardana_actors::peers::{PeerGroup, Peers};
 use sardana_actors::worker::StepDriver;
 use sardana_collectives::layout::Layout;
-use sardana_collectives::links::LinkSender;
 use sardana_collectives::ring::PlanLinks;
 use sardana_net::environment::Environment;
 use sardana_net::trust::Credentials;
 use sardana_net::wire::limits::BUNDLE_BYTES;
 use sardana_net::wire::{FrameError, read_frame_blocking, write_frame_blocking};
-use sardana_protocol::messages::{Form, MemberAddress};
+use sardana_protocol::messages::{Form, LinkKind, MemberAddress};
 use sardana_protocol::plan::Visit;
 use sardana_protocol::state::StatePieces;
 use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, WorkerId};
@@ -32,24 +31,11 @@ pub(super) struct Start {
     pub(super) credentials: Credentials,
 }
 
-/// What a link turned out to go through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::Display)]
-pub(super) enum Through {
-    /// Memory that both processes have mapped.
-    #[strum(to_string = "shared memory")]
-    Memory,
-    /// QUIC over loopback.
-    #[strum(to_string = "QUIC")]
-    Quic,
-}
-
-impl Through {
-    /// What such a link is compared with.
-    pub(super) const fn limit(self) -> Wire {
-        match self {
-            Self::Memory => Wire::Memory,
-            Self::Quic => Wire::Tcp,
-        }
+/// What a link of this kind is compared with.
+pub(super) const fn limit(kind: LinkKind) -> Wire {
+    match kind {
+        LinkKind::SharedMemory => Wire::Memory,
+        LinkKind::Quic | LinkKind::InProcess => Wire::Tcp,
     }
 }
 
@@ -78,10 +64,7 @@ async fn serve(credentials: Credentials) -> Result<(), Failure> {
     };
     // Those of the first step's plan carry nothing, but must stay: let go of at once, they would break before the other end has them.
     let (mut end, _first) = link(&peers, own, members).await?;
-    tell(&match end.outgoing.link {
-        LinkSender::SharedMemory(_) => Through::Memory,
-        LinkSender::Quic(_) | LinkSender::InProcess(_) => Through::Quic,
-    })?;
+    tell(&end.outgoing.link.kind())?;
     while let Some(traffic) = hear::<Traffic>().await? {
         tell(&end.carry(traffic).await.map_err(Failure::failed)?)?;
     }

@@ -190,7 +190,7 @@ impl Link {
         let picture = Picture::create(self.svg.as_deref())?;
         let mut pair = Pair::start(&self.linking.environment())?;
         let title = format!("a link through {} between two processes", pair.through);
-        let beside = pair.through.limit();
+        let beside = end::limit(pair.through);
         let progress = Progress::new();
         if !self.json {
             progress.print(&format!("{title}; times of messages, rates in GB/s\n{HEAD}"));

@@ -6,12 +6,12 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use sardana_net::trust::{Authority, Role};
 use sardana_net::wire::{read_frame_blocking, write_frame_blocking};
-use sardana_protocol::messages::MemberAddress;
+use sardana_protocol::messages::{LinkKind, MemberAddress};
 use sardana_protocol::words::{JobId, WorkerId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::end::{Start, TOLD_BYTES, Through};
+use super::end::{Start, TOLD_BYTES};
 use super::traffic::{Seen, Traffic};
 use crate::ending::Failure;
 
@@ -19,7 +19,7 @@ use crate::ending::Failure;
 #[derive(Debug)]
 pub(super) struct Pair {
     ends: [Process; 2],
-    pub(super) through: Through,
+    pub(super) through: LinkKind,
 }
 
 /// One of them. It ends when its standard input does.
