@@ -16,8 +16,12 @@ use crate::Failed;
 /// Before the case that a child measures.
 pub(crate) const CHILD: &str = "--held";
 
-/// How many arenas glibc may make.
-const ARENAS: &str = "MALLOC_ARENA_MAX";
+/// What workers that an agent starts are told of glibc's allocator.
+const OF_WORKERS: [(&str, &str); 3] = [
+    ("MALLOC_ARENA_MAX", "1"),
+    ("MALLOC_MMAP_THRESHOLD_", "33554432"),
+    ("MALLOC_TRIM_THRESHOLD_", "67108864"),
+];
 
 const MEBIBYTES: [usize; 3] = [16, 64, 256];
 const THREADS: usize = 2;
@@ -29,8 +33,8 @@ const SAMPLES: u64 = 8;
 /// What is decoded, in budgets.
 const TIMES: usize = 3;
 
-/// Each case in a process of its own, twice: with a single arena of glibc's, as workers have them that an agent starts, and with the one that
-/// it gives each thread that allocates, as other programs have them. What is free in one arena is not used in another.
+/// Each case in a process of its own, twice: with glibc's allocator as workers have it that an agent starts, and as other programs have it, with
+/// an arena for each thread that allocates: what is free in one arena is not used in another.
 pub(crate) fn all(measuring: bool) -> Result<(), Failed> {
     if !cfg!(target_os = "linux") {
         println!("loader: skipped: only Linux tells how much memory a process has had at most");
@@ -39,12 +43,10 @@ pub(crate) fn all(measuring: bool) -> Result<(), Failed> {
     let budgets = if measuring { &MEBIBYTES[..] } else { &[1] };
     let cases = ["normalised", "small", "mixed"].map(|kind| budgets.iter().map(move |budget| (kind, budget)));
     for (kind, budget) in cases.into_iter().flatten().chain([("rows", &budgets[0])]) {
-        for arenas in [Some("1"), None] {
+        for as_worker in [true, false] {
             let mut child = Command::new(std::env::current_exe()?);
             child.args([CHILD, &format!("{kind}/{budget}")]);
-            if let Some(arenas) = arenas {
-                child.env(ARENAS, arenas);
-            }
+            child.envs(OF_WORKERS.into_iter().filter(|_| as_worker));
             if !child.status()?.success() {
                 return Err(format!("loader/{kind}/{budget}MiB failed").into());
             }
@@ -144,13 +146,14 @@ where
         bytes as f64 / f64::from(1 << 20)
     });
     let of_budget = |bytes: usize| bytes as f64 / budget as f64;
-    let arenas = if std::env::var_os(ARENAS).is_some() {
-        "one arena"
+    let told = |(name, _): &(&str, &str)| std::env::var_os(name).is_some();
+    let allocator = if OF_WORKERS.iter().all(told) {
+        "as a worker has it"
     } else {
-        "arenas as usual"
+        "glibc as usual"
     };
     println!(
-        "loader/{case}MiB, {arenas}: {:.2} of the budget at most ({:.1} MiB), {:.2} without the shard in training; counted {:.2} of it",
+        "loader/{case}MiB, {allocator}: {:.2} of the budget at most ({:.1} MiB), {:.2} without the shard in training; counted {:.2} of it",
         of_budget(peak),
         mebibytes(peak),
         of_budget(peak.saturating_sub(largest)),
