@@ -260,8 +260,7 @@ mod tests {
                 trips: 5,
                 messages: 7,
             };
-            let (asked, answered) = tokio::join!(asks.carry(traffic), answers.carry(traffic));
-            let (asked, answered) = (asked.unwrap(), answered.unwrap());
+            let (asked, answered) = tokio::try_join!(asks.carry(traffic), answers.carry(traffic)).unwrap();
             let [median, slow, least] = asked.trip;
             assert!(0.0 < least && least <= median && median <= slow, "{asked:?}");
             assert!(asked.one_way > 0.0 && asked.both_ways > 0.0, "{asked:?}");
