@@ -67,7 +67,7 @@ fn a_report_is_printed_for_people() {
             "copied and compared",
             "longest step while it copies",
             "SIGKILL to another takes part",
-            "save      snapshot to disk",
+            "save      stop to disk",
             "restore   checkpoint chosen",
         ],
     );

@@ -36,7 +36,7 @@ use report::Report;
 ///            it has loaded the state and has caught up; until it computes gradients. Beside it the longest step of the others meanwhile, and
 ///            their median before;
 ///   kill     a member gets SIGKILL: until the others make the next update, and until another process computes in its place;
-///   save     the job is stopped: from the snapshot of its last state to the last byte of the checkpoint on the disk;
+///   save     the job is stopped: from the request, with the step under way and the snapshot, to the last byte of the checkpoint on the disk;
 ///   restore  the job is started again, and nothing of the checkpoint is in memory: from its choice until each worker has read all of it
 ///            and has compared every byte with its hash.
 ///

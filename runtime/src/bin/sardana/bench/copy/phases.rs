@@ -187,7 +187,7 @@ pub(super) async fn kill(course: &mut Course, kills: usize, workers: u32) -> Res
 /// A save of the last state.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Save {
-    /// Seconds from the snapshot to its last byte on the disk, attempts that were given up among them.
+    /// Seconds from the request to stop to the last byte on the disk, attempts that were given up among them.
     pub(super) seconds: f64,
     /// What was out of the ordinary.
     pub(super) remarks: Vec<String>,
@@ -195,12 +195,9 @@ pub(super) struct Save {
 
 /// Ends the job, which saves its last state.
 pub(super) async fn save(course: Course) -> Result<Save, Failure> {
-    let (mut whole, mut saved, mut remarks) = (None, None, Vec::new());
+    let (begin, mut saved, mut remarks) = (now(), None, Vec::new());
     course
         .stop(|event| match event {
-            Event::Job(JobEvent::Snapshot { .. }) => {
-                whole.get_or_insert_with(now);
-            }
             Event::Job(JobEvent::Checkpoint(CheckpointEvent::Saved { .. })) => saved = Some(now()),
             Event::Job(JobEvent::Checkpoint(
                 trouble @ (CheckpointEvent::NotSaved { .. } | CheckpointEvent::DepotRefused { .. }),
@@ -208,9 +205,8 @@ pub(super) async fn save(course: Course) -> Result<Save, Failure> {
             Event::Job(_) | Event::Agent(_) => {}
         })
         .await?;
-    let between = whole.zip(saved).map(|(whole, saved)| saved.saturating_sub(whole).max(1));
     let lost = || Failure::Failed(format!("the last state was not saved: {}", remarks.join("; ")));
-    let seconds = between.ok_or_else(lost)? as f64 / 1e9;
+    let seconds = saved.ok_or_else(lost)?.saturating_sub(begin).max(1) as f64 / 1e9;
     Ok(Save { seconds, remarks })
 }
 

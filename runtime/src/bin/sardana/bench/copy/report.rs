@@ -76,7 +76,7 @@ impl Report {
         }
         let _ = writeln!(
             text,
-            "save      snapshot to disk {}, {}",
+            "save      stop to disk {}, {}",
             words(self.save.seconds),
             mib(self.rate(self.save.seconds))
         );
