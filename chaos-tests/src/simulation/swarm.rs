@@ -83,10 +83,9 @@ const SCARCE_ONE_OF: u64 = 8;
 /// Bytes of a gradient, where they count.
 const GRADIENT: u64 = 1 << 30;
 
-/// Of the dice that say whether gradients are small.
+/// Scrambles a seed for what has to do with small gradients.
 const SMALL: u64 = 0x57a2_0000;
-
-/// One job of so many has small ones.
+/// One job of so many has them.
 const SMALL_ONE_OF: u64 = 2;
 
 /// The longest that a state takes from one worker to another.

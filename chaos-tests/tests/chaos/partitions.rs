@@ -1,4 +1,4 @@
-//! Partitions: a worker's host is cut off from all others, from its neighbour in the ring, or from the coordinator, both ways or in one
+//! Partitions: a worker's host is cut off from all others, from a neighbour of its own, or from the coordinator, both ways or in one
 //! direction only, for less and for more than each timeout, and comes back. Needs root and `ip`.
 
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ const STEPS: u64 = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum From {
     All,
-    /// Rank 0.
+    /// The last rank: of three the hub of a star, and next to rank 1 where the sum runs from rank to rank.
     Neighbour,
     Coordinator,
 }
@@ -73,7 +73,7 @@ fn cut(site: &Site, worker: WorkerId, from: From, lost: Lost) -> Result<()> {
     let own = host(site, worker)?;
     let others: Vec<Host> = match from {
         From::All => site.network.all().filter(|&host| host != own).collect(),
-        From::Neighbour => vec![host(site, site.members[0])?],
+        From::Neighbour => vec![host(site, *site.members.last().context("there are members")?)?],
         From::Coordinator => vec![COORDINATOR],
     };
     let sent = others.iter().map(|&other| (own, other)).filter(|_| lost != Lost::Received);
