@@ -5,25 +5,23 @@
 //! cores the other end may need this one's.
 
 mod bell;
+mod counters;
 mod region;
 #[cfg(test)]
 mod tests;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::thread;
-use std::time::Instant;
 
 use tokio::net::UnixStream;
-use tokio::task::yield_now;
 
 pub(crate) use region::Slot;
 
 use super::frame::FrameHeader;
 use super::{LinkError, ended};
-use crate::limits::LOOK_AGAIN;
-use bell::{Bell, Gone};
-use region::{Reader, Region, Senseless, State, Writer};
+use bell::Bell;
+use counters::{Over, Reader, State, Writer};
+use region::Region;
 
 /// Memory that is not used as a link yet. Unmapped when it, or the link made of it, is dropped.
 #[derive(Debug)]
@@ -32,7 +30,7 @@ pub struct SharedMemory(Region);
 /// The sending end.
 #[derive(Debug)]
 pub struct SharedMemorySender {
-    writer: Writer,
+    writer: Writer<Region>,
     bell: Bell,
     finished: bool,
 }
@@ -40,7 +38,7 @@ pub struct SharedMemorySender {
 /// The receiving end.
 #[derive(Debug)]
 pub struct SharedMemoryReceiver {
-    reader: Reader,
+    reader: Reader<Region>,
     bell: Bell,
 }
 
@@ -81,21 +79,13 @@ impl SharedMemorySender {
         if self.finished {
             return Err(LinkError::Closed);
         }
-        let writer = &self.writer;
-        let has_room = || {
-            if writer.is_refused() {
-                return Err(LinkError::Refused);
-            }
-            Ok(writer.has_room()?)
-        };
-        wait(&self.bell, has_room, |sleeps| writer.sleeps(sleeps), LinkError::Refused).await?;
+        self.writer.room(&self.bell).await.map_err(|over| failed(over, header))?;
         let filled = |payload: &mut [u8]| {
             fill(payload);
             halfway();
         };
-        if self.writer.write(&header.array(), header.payload_bytes as usize, filled) {
-            self.bell.ring();
-        }
+        self.writer.write(&header.array(), header.payload_bytes as usize, filled);
+        self.writer.count(&self.bell);
         Ok(())
     }
 
@@ -104,8 +94,8 @@ impl SharedMemorySender {
     }
 
     fn end(&mut self, state: State) {
-        if !std::mem::replace(&mut self.finished, true) && self.writer.end(state) {
-            self.bell.ring();
+        if !std::mem::replace(&mut self.finished, true) {
+            self.writer.end(state, &self.bell);
         }
     }
 }
@@ -125,21 +115,7 @@ impl SharedMemoryReceiver {
     }
 
     pub(super) async fn receive(&mut self, expected: &FrameHeader) -> Result<Slot<'_>, LinkError> {
-        if self.reader.wakes() {
-            self.bell.ring();
-        }
-        let reader = &self.reader;
-        let has_frame = || {
-            // What was written before the end counts.
-            let state = reader.state();
-            match (reader.has_frame()?, state) {
-                (true, _) => Ok(true),
-                (false, State::Open) => Ok(false),
-                (false, State::Finished) => Err(ended(expected)),
-                (false, State::Reset) => Err(LinkError::Reset),
-            }
-        };
-        wait(&self.bell, has_frame, |sleeps| reader.sleeps(sleeps), LinkError::Reset).await?;
+        self.reader.frame(&self.bell).await.map_err(|over| failed(over, expected))?;
         expected.check(&self.reader.header())?;
         Ok(self.reader.payload(expected.payload_bytes as usize))
     }
@@ -147,41 +123,16 @@ impl SharedMemoryReceiver {
 
 impl Drop for SharedMemoryReceiver {
     fn drop(&mut self) {
-        if self.reader.end() {
-            self.bell.ring();
-        }
+        self.reader.end(&self.bell);
     }
 }
 
-/// Waits until `ready`. If the other end is gone before, that is the error `gone`.
-async fn wait(
-    bell: &Bell,
-    ready: impl Fn() -> Result<bool, LinkError>,
-    sleeps: impl Fn(bool),
-    gone: LinkError,
-) -> Result<(), LinkError> {
-    let began = Instant::now();
-    while !ready()? {
-        if began.elapsed() < LOOK_AGAIN {
-            // Where ranks share a processor, the one that this one waits for has its turn; and then this rank's other links.
-            thread::yield_now();
-            yield_now().await;
-            continue;
-        }
-        sleeps(true);
-        // It may have become so before the other end could know that this one sleeps.
-        let heard = if ready()? { Ok(()) } else { bell.heard().await };
-        sleeps(false);
-        if heard == Err(Gone) {
-            // What it had done before is done.
-            return if ready()? { Ok(()) } else { Err(gone) };
-        }
-    }
-    Ok(())
-}
-
-impl From<Senseless> for LinkError {
-    fn from(Senseless: Senseless) -> Self {
-        Self::Counts
+/// Why `frame` did not pass.
+fn failed(over: Over, frame: &FrameHeader) -> LinkError {
+    match over {
+        Over::Finished => ended(frame),
+        Over::Reset => LinkError::Reset,
+        Over::Refused => LinkError::Refused,
+        Over::Senseless => LinkError::Counts,
     }
 }

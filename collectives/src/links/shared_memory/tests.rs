@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use futures_util::FutureExt;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use sardana_protocol::words::{Generation, Incarnation, Step};
+use tokio::task::yield_now;
 
 use super::*;
 use crate::limits::{CHUNK_BYTES, SHARED_SLOTS};

@@ -1,0 +1,80 @@
+//! The model's socket. It orders no more memory than it must: a ring says nothing of what was done before it, and only the end of a process
+//! comes after all that the process did.
+
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use loom::sync::atomic::AtomicU32;
+use loom::thread::{self, Thread};
+
+use super::memory::{End, Fault, View};
+use crate::links::shared_memory::counters::{Doorbell, Gone};
+
+const RUNG: u32 = 1;
+const CLOSED: u32 = 2;
+
+/// What has come to an end.
+#[derive(Default)]
+pub(super) struct Socket {
+    /// [`RUNG`] and [`CLOSED`].
+    came: AtomicU32,
+    /// The thread that sleeps. No step of the model: threads change places only at its own integers.
+    sleeper: Mutex<Option<Thread>>,
+}
+
+/// One end's socket.
+pub(super) struct Bell<const SLOTS: usize>(pub(super) View<SLOTS>);
+
+impl Socket {
+    fn receives(&self, what: u32, ordering: Ordering) {
+        self.came.fetch_or(what, ordering);
+        if let Some(sleeper) = self.sleeper.lock().expect("nobody panics with it").take() {
+            sleeper.unpark();
+        }
+    }
+}
+
+impl<const SLOTS: usize> Bell<SLOTS> {
+    /// The end's process is gone.
+    pub(super) fn close(&self) {
+        self.other().receives(CLOSED, Ordering::Release);
+    }
+
+    fn own(&self) -> &Socket {
+        &self.0.shared.sockets[self.0.end as usize]
+    }
+
+    fn other(&self) -> &Socket {
+        match self.0.end {
+            End::Sender => &self.0.shared.sockets[End::Receiver as usize],
+            End::Receiver => &self.0.shared.sockets[End::Sender as usize],
+        }
+    }
+}
+
+impl<const SLOTS: usize> Doorbell for Bell<SLOTS> {
+    fn ring(&self) {
+        if !self.0.has(Fault::Silent(self.0.end)) {
+            self.other().receives(RUNG, Ordering::Relaxed);
+        }
+    }
+
+    async fn heard(&self) -> Result<(), Gone> {
+        let own = self.own();
+        loop {
+            match own.came.fetch_and(!RUNG, Ordering::Acquire) {
+                0 => {
+                    *own.sleeper.lock().expect("nobody panics with it") = Some(thread::current());
+                    thread::park();
+                }
+                CLOSED => return Err(Gone),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    async fn lingers(&self, _since: Instant) -> bool {
+        false
+    }
+}
