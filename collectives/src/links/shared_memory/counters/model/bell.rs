@@ -1,6 +1,7 @@
 //! The model's socket. It orders no more memory than it must: a ring says nothing of what was done before it, and only the end of a process
 //! comes after all that the process did.
 
+use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -24,7 +25,11 @@ pub(super) struct Socket {
 }
 
 /// One end's socket.
-pub(super) struct Bell<const SLOTS: usize>(pub(super) View<SLOTS>);
+pub(super) struct Bell<const SLOTS: usize> {
+    view: View<SLOTS>,
+    /// Its process does not come to ringing any more.
+    killed: Cell<bool>,
+}
 
 impl Socket {
     fn receives(&self, what: u32, ordering: Ordering) {
@@ -36,26 +41,36 @@ impl Socket {
 }
 
 impl<const SLOTS: usize> Bell<SLOTS> {
+    pub(super) fn new(view: View<SLOTS>) -> Self {
+        let killed = Cell::new(false);
+        Self { view, killed }
+    }
+
+    /// Whatever the end does from now on, it does not come to ringing.
+    pub(super) fn kill(&self) {
+        self.killed.set(true);
+    }
+
     /// The end's process is gone.
     pub(super) fn close(&self) {
         self.other().receives(CLOSED, Ordering::Release);
     }
 
     fn own(&self) -> &Socket {
-        &self.0.shared.sockets[self.0.end as usize]
+        &self.view.shared.sockets[self.view.end as usize]
     }
 
     fn other(&self) -> &Socket {
-        match self.0.end {
-            End::Sender => &self.0.shared.sockets[End::Receiver as usize],
-            End::Receiver => &self.0.shared.sockets[End::Sender as usize],
+        match self.view.end {
+            End::Sender => &self.view.shared.sockets[End::Receiver as usize],
+            End::Receiver => &self.view.shared.sockets[End::Sender as usize],
         }
     }
 }
 
 impl<const SLOTS: usize> Doorbell for Bell<SLOTS> {
     fn ring(&self) {
-        if !self.0.has(Fault::Silent(self.0.end)) {
+        if !self.killed.get() && !self.view.has(Fault::Silent(self.view.end)) {
             self.other().receives(RUNG, Ordering::Relaxed);
         }
     }

@@ -31,13 +31,15 @@ enum Ending {
     WriterLeaves,
     /// It says nothing: its socket does.
     WriterKilled,
+    /// The same, between counting its last frame and ringing.
+    WriterKilledWithin,
     ReaderRefuses,
     ReaderKilled,
 }
 
 /// The writer's part: frame `number` is the number after it. Where the reader ends the link it goes on until it sees that.
 fn write<const SLOTS: usize>(view: View<SLOTS>, frames: u64, ending: Ending) {
-    let bell = Bell(view.again());
+    let bell = Bell::new(view.again());
     let mut writer = Writer::new(view);
     let reader_ends = matches!(ending, Ending::ReaderRefuses | Ending::ReaderKilled);
     while reader_ends || writer.next() < frames {
@@ -48,6 +50,9 @@ fn write<const SLOTS: usize>(view: View<SLOTS>, frames: u64, ending: Ending) {
         let (view, number) = (writer.memory(), writer.next());
         assert_eq!(view.slot(number), EMPTY, "the slot is still the reader's");
         view.put(number, number + 1);
+        if ending == Ending::WriterKilledWithin && number + 1 == frames {
+            bell.kill();
+        }
         writer.count(&bell);
     }
     match ending {
@@ -57,14 +62,14 @@ fn write<const SLOTS: usize>(view: View<SLOTS>, frames: u64, ending: Ending) {
             writer.end(State::Finished, &bell);
             bell.close();
         }
-        Ending::WriterKilled => bell.close(),
+        Ending::WriterKilled | Ending::WriterKilledWithin => bell.close(),
         Ending::ReaderRefuses | Ending::ReaderKilled => unreachable!("the writer goes on until it is refused"),
     }
 }
 
 /// The reader's part.
 fn read<const SLOTS: usize>(view: View<SLOTS>, frames: u64, ending: Ending) {
-    let bell = Bell(view.again());
+    let bell = Bell::new(view.again());
     let mut reader = Reader::new(view);
     let over = loop {
         let last = reader.next() == frames;
@@ -154,6 +159,7 @@ fn an_end_that_sleeps_sees_every_way_in_which_the_other_goes() {
         Ending::WriterResets,
         Ending::WriterLeaves,
         Ending::WriterKilled,
+        Ending::WriterKilledWithin,
         Ending::ReaderRefuses,
         Ending::ReaderKilled,
     ] {
