@@ -1,5 +1,5 @@
-//! The model's socket. It orders no more memory than it must: a ring says nothing of what was done before it, and only the end of a process
-//! comes after all that the process did.
+//! The model's socket. A ring orders memory only for an end that sleeps already, since the model checker's waking does; one that is found there
+//! says nothing of what was done before. The end of a process comes after all that the process did.
 
 use std::cell::Cell;
 use std::sync::Mutex;
