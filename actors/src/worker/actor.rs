@@ -217,10 +217,14 @@ impl Actor for Worker {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             Message::Told(message) => state.told(&myself, message),
-            Message::Joined => state.joined = Joined::Yes,
+            Message::Joined => {
+                state.joined = Joined::Yes;
+                state.telling.heard(true);
+            }
             // After a dismissal, a release or the job's end it is not looked for again.
             Message::ControlLost { .. } if state.ended.is_none() || state.joined == Joined::Released => {}
             Message::ControlLost { why, queue } => {
+                state.telling.heard(false);
                 tracing::warn!(target: "sardana::event::control_lost", %why, "training goes on, looking for the coordinator");
                 state.control = connect(&myself, &state.link, &state.driver, &state.hello, Looking::Again, queue);
             }

@@ -13,6 +13,8 @@ use crate::peers::Peers;
 pub(super) struct Telling {
     began: Instant,
     last: Instant,
+    /// Whether there is a coordinator: what is told of links while there is none would only be old when one comes.
+    heard: bool,
     /// None: of no links.
     links_of: Option<Generation>,
 }
@@ -23,8 +25,14 @@ impl Telling {
         Self {
             began: now,
             last: now,
+            heard: false,
             links_of: None,
         }
+    }
+
+    /// From now on a coordinator hears what is told, or none does.
+    pub(super) fn heard(&mut self, heard: bool) {
+        self.heard = heard;
     }
 
     /// Tells what is due now.
@@ -37,7 +45,7 @@ impl Telling {
             Heartbeat::NotDue
         };
         driver.beat(heartbeat);
-        if due {
+        if due && self.heard {
             self.links(driver, peers);
         }
     }

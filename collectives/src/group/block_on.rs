@@ -15,7 +15,8 @@ impl Wake for Unpark {
 
 /// Blocks this thread until `future` is ready.
 pub(super) fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
+    // Called within a task of tokio's it would otherwise wait for ever for the turn that the task gets when it returns.
+    let mut future = pin!(tokio::task::unconstrained(future));
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);
     loop {

@@ -268,6 +268,7 @@ impl Group {
     pub fn broadcast<E: Element>(&mut self, values: &mut [E], root: Rank) -> Result<(), GroupError> {
         let (element, length, world_size) = (E::TYPE, values.len() as u64, self.world_size);
         let call = Call::Broadcast { root, element, length };
+        self.check_whole()?;
         if root.get() >= world_size {
             return Err(self.breaks(GroupError::NoSuchRank { call, world_size }));
         }
@@ -313,7 +314,16 @@ impl Group {
         Ok(())
     }
 
+    /// # Errors
+    /// When the group is over, with what ended it.
+    pub(super) fn check_whole(&self) -> Result<(), GroupError> {
+        let generation = self.generation;
+        let broken = |source| GroupError::Broken { generation, source };
+        self.broken.clone().map(broken).map_or(Ok(()), Err)
+    }
+
     fn check_mean(&mut self, call: Call, reduction: Reduction, element: ElementType) -> Result<(), GroupError> {
+        self.check_whole()?;
         if reduction == Reduction::Mean && element.is_integer() {
             return Err(self.breaks(GroupError::MeanOfIntegers { call }));
         }

@@ -24,9 +24,7 @@ impl Group {
         together: impl AsyncFnOnce(Operation, &mut Lanes, &mut Rooms, &mut [E]) -> Result<(), GroupError>,
     ) -> Result<(), GroupError> {
         let generation = self.generation;
-        if let Some(source) = self.broken.clone() {
-            return Err(GroupError::Broken { generation, source });
-        }
+        self.check_whole()?;
         let operation = Operation {
             rank: self.rank.get(),
             world_size: self.world_size,
@@ -74,7 +72,7 @@ impl Group {
             Arc::new(error.clone())
         };
         self.alarm.raise(Arc::clone(&source));
-        self.broken = Some(source);
+        self.broken.get_or_insert(source);
         self.lanes = None;
         error
     }

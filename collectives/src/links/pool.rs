@@ -15,6 +15,11 @@ pub(super) struct Pool {
 impl Pool {
     /// A payload of `bytes` bytes that `fill` writes. What they were before is anything.
     pub(super) fn filled(&mut self, bytes: usize, fill: impl FnOnce(&mut [u8])) -> Bytes {
+        if bytes == 0 {
+            // It has no memory to be used again, and never counts as let go of.
+            fill(&mut []);
+            return Bytes::new();
+        }
         let mut payload = self.room(bytes);
         fill(&mut payload);
         let payload = payload.freeze();
@@ -59,9 +64,17 @@ mod tests {
         let third = pool.filled(4, |bytes| bytes.copy_from_slice(b"ijkl"));
         assert_eq!(third.as_ptr(), address);
         assert_eq!((&second[..], &third[..]), (&b"efgh"[..], &b"ijkl"[..]));
+        // One that is empty takes no part.
+        assert_eq!(pool.filled(0, |bytes| assert!(bytes.is_empty())), "");
         // A shorter one fits as well.
+        let kept = [second.as_ptr(), third.as_ptr()];
         drop((second, third));
-        assert_eq!(pool.filled(2, |bytes| bytes.copy_from_slice(b"mn")), "mn");
+        let fourth = pool.filled(2, |bytes| bytes.copy_from_slice(b"mn"));
+        assert_eq!(&fourth[..], b"mn");
+        assert!(
+            kept.contains(&fourth.as_ptr()),
+            "memory is used again after an empty one, too"
+        );
     }
 
     #[test]

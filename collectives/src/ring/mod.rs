@@ -130,7 +130,7 @@ pub trait Probe {
 /// A moment in passing a chunk of a running sum on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingPoint {
-    /// All of this rank's shards are added; nothing is sent.
+    /// What comes next is whole and not sent: of a running sum with all of this rank's shards added, or, of a leaf's gradients, one.
     BeforePass {
         /// The step.
         step: Step,

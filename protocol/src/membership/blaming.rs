@@ -20,6 +20,9 @@ use crate::words::{Generation, Step, WorkerId};
 #[derive(Debug, Default)]
 pub(super) struct Breaks {
     pairs: BTreeMap<(WorkerId, WorkerId), Break>,
+    /// Those that no generation that works has linked since, and when they broke last: nothing is held against them, but others may have to do
+    /// without a link between the two.
+    doubtful: BTreeMap<(WorkerId, WorkerId), Duration>,
     /// Workers that could not make a link of the generation that was formed last.
     told: BTreeSet<WorkerId>,
     /// The first link that was made for it and broke: perhaps only because the other end could not make another.
@@ -167,12 +170,17 @@ impl Membership {
         });
         broken.generations.insert(generation);
         broken.last = now;
+        let doubtful = &mut self.faults.breaks.doubtful;
+        doubtful.retain(|_, last| now.saturating_sub(*last) < FORGIVEN);
+        doubtful.insert((one, other), now);
     }
 
-    /// Whether a link between two workers that are here could not be made, or broke, and it is not known yet whether they can be linked.
+    /// Whether a link between two workers that are here could not be made, or broke, and it is not known since whether they can be linked.
     pub(super) fn doubts_links(&self) -> bool {
         let here = |worker| self.members.contains_key(worker);
-        self.faults.breaks.pairs.keys().any(|(one, other)| here(one) && here(other))
+        let recent = |last| self.now.saturating_sub(last) < FORGIVEN;
+        let mut doubtful = self.faults.breaks.doubtful.iter();
+        doubtful.any(|((one, other), &last)| here(one) && here(other) && recent(last))
     }
 
     /// Members of a generation that works can be linked with others. A worker that trains alone has not shown that it can.
@@ -180,6 +188,10 @@ impl Membership {
         let members: BTreeSet<WorkerId> = self.formation.iter().flat_map(Formation::workers).collect();
         if members.len() > 1 {
             self.faults.breaks.forget(|worker| members.contains(&worker));
+        }
+        if let Some(formation) = &self.formation {
+            let linked = |one, other| formation.knows(one, other);
+            self.faults.breaks.doubtful.retain(|&(one, other), _| !linked(one, other));
         }
     }
 

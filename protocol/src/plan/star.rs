@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use super::{Brought, Hop, HubPart, LeafPart, Part, Plan, StarPart, Visit, hop_id};
-use crate::limits::{STAR_BYTES, STAR_WORKERS};
+use crate::limits::{FRAME_BYTES, STAR_BYTES, STAR_WORKERS};
 use crate::words::Rank;
 
 /// Whether a star is faster than a running sum that goes from rank to rank, for gradients of so many bytes.
@@ -21,8 +21,9 @@ pub(super) fn pays(visits: &[Visit], world_size: u32, gradient_bytes: u64) -> bo
         return false;
     };
     let shards = visits.last().map_or(0, |last| last.shards.end());
-    // What the hub receives and sends. A running sum costs each rank as much as two gradients there and back.
-    let moved = gradient_bytes.saturating_mul(u64::from(shards) + u64::from(world_size));
+    // What the hub receives and sends, each with what a frame costs besides.
+    let each = gradient_bytes.saturating_add(FRAME_BYTES);
+    let moved = each.saturating_mul(u64::from(shards) + u64::from(world_size));
     world_size <= STAR_WORKERS && moved <= u64::from(saved_hops) * STAR_BYTES
 }
 

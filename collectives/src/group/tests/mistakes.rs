@@ -203,6 +203,19 @@ fn what_cannot_be_called_breaks_the_group_for_all() {
     let error = alone.broadcast(&mut [0_u64], Rank::new(1)).unwrap_err();
     assert!(matches!(error, GroupError::NoSuchRank { world_size: 1, .. }), "{error}");
     assert!(matches!(alone.barrier(), Err(GroupError::Broken { .. })));
+    // What ended it stays what is told, whatever is called wrongly then.
+    let later = alone.all_reduce(&mut [0_i32], Reduction::Mean, Order::Exact).unwrap_err();
+    for error in [
+        later,
+        alone.broadcast(&mut [0_u64], Rank::new(2)).unwrap_err(),
+        alone.barrier().unwrap_err(),
+    ] {
+        assert!(matches!(error, GroupError::Broken { .. }), "{error}");
+        let GroupError::NoSuchRank { call, .. } = first_of(&error) else {
+            panic!("{error}")
+        };
+        assert!(call.to_string().contains('1'), "{call}");
+    }
 }
 
 #[test]

@@ -47,13 +47,14 @@ fn three_or_more_are_a_star_and_the_closer_is_its_hub() {
     }
 }
 
-#[test]
-fn after_a_link_broke_each_has_two_neighbours_until_all_train() {
+/// Four workers whose first star breaks between worker `one` and its hub, worker 4, train without a star and are disturbed. What they form then.
+fn after_a_break_between(one: u64) -> String {
     let (mut job, _) = forming(4);
-    job.ready(1, 1);
-    job.link_broken(2, 1, 4);
-    job.ready(3, 1);
-    job.link_broken(4, 1, 2);
+    for worker in (1..4).filter(|&worker| worker != one) {
+        job.ready(worker, 1);
+    }
+    job.link_broken(one, 1, 4);
+    job.link_broken(4, 1, one);
     let halts = |job: &mut Job, count: u64| {
         let told = (1..=4).map(|worker| job.halts(worker, g(count), standing(count - 2)));
         parts(&told.last().unwrap())
@@ -64,5 +65,15 @@ fn after_a_link_broke_each_has_two_neighbours_until_all_train() {
         job.says(worker, heartbeat(2, tally(1), 0, None));
     }
     job.membership.disturb();
-    assert_eq!(halts(&mut job, 3), "lllh", "nothing speaks against them any more");
+    halts(&mut job, 3)
+}
+
+#[test]
+fn after_a_link_broke_each_has_two_neighbours_until_it_is_known_to_work() {
+    assert_eq!(
+        after_a_break_between(3),
+        "lllh",
+        "3 and 4 were neighbours in the generation that works"
+    );
+    assert_eq!(after_a_break_between(1), "----", "1 and 4 were not");
 }

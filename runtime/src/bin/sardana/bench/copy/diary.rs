@@ -64,11 +64,11 @@ impl Diary {
         Ok(Self(text.lines().map_while(|line| serde_json::from_str(line).ok()).collect()))
     }
 
-    /// When the last load of the state began and ended.
-    pub(super) fn last_load(&self) -> Option<(u64, u64)> {
+    /// When the last load of the state that began after this moment began and ended. Before it joins, a worker loads its state to try it.
+    pub(super) fn last_load(&self, after: u64) -> Option<(u64, u64)> {
         self.0.iter().rev().find_map(|deed| match *deed {
-            Deed::Loaded { from, to } => Some((from, to)),
-            Deed::Updated { .. } => None,
+            Deed::Loaded { from, to } if from >= after => Some((from, to)),
+            Deed::Loaded { .. } | Deed::Updated { .. } => None,
         })
     }
 
@@ -99,7 +99,7 @@ mod tests {
         (&pen.0).write_all(b"{\"Upd").unwrap();
         let diary = Diary::read(folder.path(), std::process::id()).unwrap();
         assert_eq!(diary.0.len(), 3);
-        let (from, to) = diary.last_load().unwrap();
+        let (from, to) = diary.last_load(0).unwrap();
         assert!(from == 5 && to > 5);
     }
 

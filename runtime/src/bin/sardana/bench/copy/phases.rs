@@ -109,7 +109,7 @@ impl Moments {
             .collect::<Result<_, _>>()?;
         let steps = |from, to| -> Vec<f64> { others.iter().flat_map(|diary| diary.steps(from, to)).collect() };
         let longest = |from, to| steps(from, to).into_iter().fold(f64::NAN, f64::max);
-        let load = Diary::read(folder, newcomer).map_err(Failure::failed)?.last_load();
+        let load = Diary::read(folder, newcomer).map_err(Failure::failed)?.last_load(self.joined);
         let (there, _) = load.ok_or_else(|| Failure::Failed("the newcomer loaded no state".to_owned()))?;
         let mut before = steps(self.steady, self.asked);
         // What is over before this process has seen it begin took next to nothing.
@@ -225,7 +225,7 @@ pub(super) async fn restore(config: LaunchConfig, folder: &Path) -> Result<f64, 
     let chosen = chosen.ok_or_else(anew)?;
     let mut there = 0;
     for &pid in &course.pids {
-        let load = Diary::read(folder, pid).map_err(Failure::failed)?.last_load();
+        let load = Diary::read(folder, pid).map_err(Failure::failed)?.last_load(chosen);
         let (loads, _) = load.ok_or_else(|| Failure::Failed("a worker loaded no state".to_owned()))?;
         there = there.max(loads);
     }
