@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::error::GroupError;
 
-/// Raised once, with the first reason. All who share it are woken: the ranks of one process, and whoever leads them.
+/// Raised once, with the first reason. All that share it are woken: the ranks of one process, and what ends their generations.
 #[derive(Clone, Debug)]
 pub struct Alarm(Arc<watch::Sender<Option<Arc<GroupError>>>>);
 

@@ -53,7 +53,7 @@ pub enum GroupError {
         /// How the link broke.
         source: LinkError,
     },
-    /// Another rank, or whoever leads this one, has ended the group.
+    /// Another rank, or the coordinator of these ranks, has ended the group.
     #[error("the group of {generation} has ended: {source}")]
     Ended {
         /// The generation of the group.
@@ -61,7 +61,7 @@ pub enum GroupError {
         /// Why: for groups of threads, the first error of any rank.
         source: Arc<GroupError>,
     },
-    /// Whoever leads this rank, such as a coordinator, has taken its membership away. Ask there for the next generation.
+    /// The coordinator of these ranks, or another holder of the group's alarm, has ended the generation. Ask there for the next one.
     #[error("{generation} is over: {reason}")]
     Over {
         /// The generation of the group.

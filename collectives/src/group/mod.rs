@@ -29,7 +29,7 @@
 //!   whatever the length; [`Order::Fast`] in an order that depends on an element's place, and is the quicker the more ranks there are.
 //! - Buffers are reduced where they are. Beside them an operation has what the links hold, and in `Order::Fast` a megabyte, which is kept
 //!   for the next.
-//! - Calls that differ from rank to rank, a rank that is gone, or whoever leads the ranks and ends their generation: each ends the
+//! - Calls that differ from rank to rank, a rank that is gone, or a coordinator that ends the ranks' generation: each ends the
 //!   operation on all ranks with an error, none waits for ever, and the group is broken (see [`GroupError`]). A rank that had its result
 //!   before keeps it, and learns of the error when it calls next.
 //! - [`Group::allreduce`] and [`Group::allgather`]: the names that Horovod has, with its defaults; [`horovod`] has a table of the others.
@@ -98,7 +98,7 @@ pub struct Place {
 
 impl Group {
     /// The group at one rank, over links that lead to it and from it: made for this generation, unused, and the peers' ends likewise.
-    /// Whoever raises `alarm` ends it. (One rank alone sends nothing over its links.)
+    /// Each holder of `alarm` can end it by raising it. (One rank alone sends nothing over its links.)
     ///
     /// # Panics
     /// When the rank is not below the number of ranks.

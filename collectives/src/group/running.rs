@@ -48,7 +48,7 @@ impl Group {
             Some(lanes) => {
                 let raised = pin!(self.alarm.raised());
                 let together = pin!(together(operation, lanes, &mut self.rooms, values));
-                // Whoever is woken by both is told the reason.
+                // A rank that is woken by both is told the reason.
                 match block_on(select(raised, together)) {
                     Either::Left((source, _)) => Err(ended(source)),
                     Either::Right((outcome, _)) => outcome,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::frame::{FrameHeader, HEADER_BYTES};
 
-/// Bytes of whole frames, headers and payloads, that this end has handed to its transport or had from it. The link counts; whoever has a clone
+/// Bytes of whole frames, headers and payloads, that this end has handed to its transport or had from it. The link counts; a holder of a clone
 /// looks on, also after the link is gone.
 #[derive(Debug, Clone, Default)]
 pub struct Meter(Arc<AtomicU64>);

@@ -32,8 +32,9 @@ pub const MAX_WORKERS: u32 = 1_024;
 pub const STAR_WORKERS: u32 = 64;
 
 /// So many bytes a star may move for each rank but two: those over which a running sum would have to go, there and back, besides. Measured with
-/// four workers of one host: up to there a star is faster over shared memory (54 beside 210 us at 4 KiB, 85 beside 140 us at 128 KiB and K = 4,
-/// 114 beside 150 us at 32 KiB and K = 8), and by more over QUIC; with twice as much it is not.
+/// four workers of one host, two processors: over shared memory a star takes 71 to 84 beside 101 to 134 us at 64 KiB and K = 4, 115 beside 150 us
+/// at 32 KiB and K = 8, and at 128 KiB and K = 4, the limit, 85 to 194 beside 139 to 186 us; over QUIC there 400 beside 550 us. With four times
+/// as much it is slower.
 pub const STAR_BYTES: u64 = 512 << 10;
 
 /// What one more frame costs, as bytes that a link moves meanwhile.
