@@ -26,7 +26,8 @@
 //! ```
 //!
 //! - [`Element`], [`Reduction`]: what is reduced, and what becomes of an element. [`Order::Exact`] combines in rank order, 0 to n-1,
-//!   whatever the length; [`Order::Fast`] in an order that depends on an element's place, and is the quicker the more ranks there are.
+//!   whatever the length; [`Order::Fast`] in an order that depends on an element's place and on how many ranks there are (between threads of one
+//!   host it was not faster).
 //! - Buffers are reduced where they are. Beside them an operation has what the links hold, and in `Order::Fast` a megabyte, which is kept
 //!   for the next.
 //! - Calls that differ from rank to rank, a rank that is gone, or a coordinator that ends the ranks' generation: each ends the
