@@ -5,10 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use quinn::{
-    AsyncUdpSocket, ClientConfig, Endpoint, EndpointConfig, IdleTimeout, Runtime, ServerConfig, TokioRuntime,
-    TransportConfig,
-};
+use quinn::{AsyncUdpSocket, ClientConfig, Endpoint, IdleTimeout, Runtime, ServerConfig, TokioRuntime, TransportConfig};
 use rustls::pki_types::CertificateDer;
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -125,7 +122,7 @@ pub fn bind_coordinator(
     resets: ResetKey,
 ) -> Result<Endpoint, BindError> {
     let local = Local {
-        config: resets.config(),
+        resets: Some(resets),
         ..Local::at(address)
     };
     bind_with(environment, credentials, Purpose::Control, Some(Clients::Strangers), local)
@@ -199,7 +196,8 @@ struct Local {
     wanted_bytes: usize,
     /// How far its peers are.
     reach: Reach,
-    config: EndpointConfig,
+    /// By default one of this life alone.
+    resets: Option<ResetKey>,
 }
 
 impl Local {
@@ -208,7 +206,7 @@ impl Local {
             address,
             wanted_bytes: SOCKET_BUFFER_BYTES,
             reach: Reach::default(),
-            config: EndpointConfig::default(),
+            resets: None,
         }
     }
 
@@ -282,8 +280,10 @@ fn open(
         address,
         wanted_bytes,
         reach,
-        mut config,
+        resets,
     } = local;
+    let resets = resets.map_or_else(ResetKey::random, Ok);
+    let mut config = resets.map_err(|source| refused(address, source))?.config();
     let opened = Opened::on(environment, address, wanted_bytes).map_err(|source| refused(address, source))?;
     let Opened {
         socket,

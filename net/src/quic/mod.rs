@@ -5,6 +5,7 @@
 //! is said over a connection.
 
 mod connect;
+mod connection_ids;
 mod crypto;
 mod door;
 mod endpoint;

@@ -1,11 +1,13 @@
 //! How an endpoint that was started again tells its peers that their connections are gone (RFC 9000, section 10.3): with a key that
 //! outlives it. Otherwise they would wait until the connections have been idle for too long.
 
+use std::io;
 use std::sync::Arc;
 
 use quinn::EndpointConfig;
 use quinn::crypto::{CryptoError, HmacKey};
-use quinn_proto::HashedConnectionIdGenerator;
+
+use super::connection_ids::SignedIds;
 
 /// A key that is the same in each life of an endpoint, and known to no other process.
 pub struct ResetKey(pub [u8; 32]);
@@ -17,14 +19,18 @@ impl std::fmt::Debug for ResetKey {
 }
 
 impl ResetKey {
+    /// One that no other life has.
+    pub(super) fn random() -> io::Result<Self> {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(Self(key))
+    }
+
     pub(super) fn config(&self) -> EndpointConfig {
         let tokens = blake3::derive_key("sardana 2026-11 stateless reset tokens", &self.0);
         let names = blake3::derive_key("sardana 2026-11 connection ids", &self.0);
-        let mut first = [0; 8];
-        first.copy_from_slice(&names[..8]);
-        let names = u64::from_le_bytes(first);
         let mut config = EndpointConfig::new(Arc::new(Keyed(tokens)));
-        config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(names)));
+        config.cid_generator(move || Box::new(SignedIds::new(names)));
         config
     }
 }
