@@ -10,6 +10,8 @@ mod faults;
 mod groups;
 mod inputs;
 mod links;
+#[cfg(target_os = "linux")]
+mod mixed;
 mod ordered;
 mod quic;
 mod star;
