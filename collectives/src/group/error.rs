@@ -1,6 +1,5 @@
 //! Why an operation of a group fails, and what the program does then.
 
-use std::collections::TryReserveError;
 use std::sync::Arc;
 
 use sardana_protocol::words::{Generation, Rank};
@@ -96,7 +95,5 @@ pub enum GroupError {
     TooLong {
         /// What was called.
         call: Call,
-        /// What the system said; none for more values than can be counted.
-        source: Option<TryReserveError>,
     },
 }

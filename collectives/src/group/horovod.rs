@@ -12,8 +12,6 @@
 //! | `hvd.barrier()`, `hvd.join()` | [`Group::barrier`]; `join` has no equivalent: every rank makes every call |
 //! | `name=` | not needed: calls are matched by their order, and compared |
 
-use std::collections::TryReserveError;
-
 use sardana_protocol::job::Order;
 
 use super::Group;
@@ -54,18 +52,12 @@ impl Group {
             element,
             length: total as u64,
         };
-        let (mut all, ends) = match (reserved(total), ends) {
-            (Ok(all), Some(ends)) => (all, ends),
-            (reserved, _) => {
-                let source = reserved.err();
-                return Err(self.breaks(GroupError::TooLong { call, source }));
-            }
-        };
+        let room = ends.and_then(|ends| Some((room(total)?, ends)));
+        let (mut all, ends) = room.ok_or_else(|| self.breaks(GroupError::TooLong { call }))?;
         let part = |rank: u32| {
             let end = ends[rank as usize];
             end - lengths[rank as usize] as usize..end
         };
-        all.resize(total, E::zeroed());
         all[part(self.rank.get())].copy_from_slice(values);
         self.gather(call, &mut all, part)?;
         Ok(all)
@@ -81,11 +73,9 @@ fn ends(lengths: &[u64]) -> Option<Vec<usize>> {
     lengths.iter().scan(0, end).collect()
 }
 
-/// Memory for as many values, which other ranks have told.
-fn reserved<E>(values: usize) -> Result<Vec<E>, TryReserveError> {
-    let mut room = Vec::new();
-    room.try_reserve_exact(values)?;
-    Ok(room)
+/// Memory for as many values, which other ranks have told: it costs nothing until they come.
+fn room<E: Element>(values: usize) -> Option<Vec<E>> {
+    bytemuck::allocation::try_zeroed_vec(values).ok()
 }
 
 #[cfg(test)]
@@ -96,7 +86,7 @@ mod tests {
     fn lengths_that_cannot_be_are_refused() {
         assert_eq!(ends(&[3, 0, 4]), Some(vec![3, 3, 7]));
         assert_eq!(ends(&[3, u64::MAX, 4]), None);
-        assert!(reserved::<u64>(usize::MAX).is_err());
-        assert_eq!(reserved::<u64>(3).map(|room| room.len()), Ok(0));
+        assert_eq!(room::<u64>(usize::MAX), None);
+        assert_eq!(room::<u64>(3), Some(vec![0; 3]));
     }
 }
