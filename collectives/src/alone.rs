@@ -11,7 +11,7 @@ use crate::reduce;
 /// # Panics
 /// When there is no piece, or one is not laid out by `layout`.
 #[must_use]
-pub fn add_up(layout: &Layout, step: Step, pieces: Vec<GradientBuffer>) -> Sum {
+pub fn add_up(layout: &Layout, step: Step, pieces: impl IntoIterator<Item = GradientBuffer>) -> Sum {
     let mut pieces = pieces.into_iter();
     let first = pieces.next().expect("a step has at least one shard");
     let mut sum = if first.is_unread() { first } else { first.clone() };

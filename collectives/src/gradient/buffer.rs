@@ -27,6 +27,8 @@ pub struct GradientBuffer {
     memory: Arc<Memory>,
     /// There is a view of what will be written, and nothing is written yet.
     awaited: bool,
+    /// What its writer notes, kept for the next one.
+    written: Vec<bool>,
 }
 
 /// A gradient to be read, perhaps while it is being written: of each chunk what it holds once it is whole.
@@ -68,6 +70,7 @@ impl GradientBuffer {
         Self {
             memory: Arc::new(Memory::of(bytes)),
             awaited: false,
+            written: Vec::new(),
         }
     }
 
@@ -131,7 +134,8 @@ impl GradientBuffer {
         if !std::mem::take(&mut self.awaited) {
             self.unwrite(|chunk| layout.bytes_in_chunk(chunk));
         }
-        GradientWriter::new(self.writing(), layout, mode)
+        let writing = Writing { memory: &self.memory };
+        GradientWriter::new(writing, &mut self.written, layout, mode)
     }
 
     /// Makes it all zeros.

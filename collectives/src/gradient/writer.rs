@@ -16,16 +16,23 @@ pub struct GradientWriter<'a> {
     writing: Writing<'a>,
     layout: &'a Layout,
     mode: WriteMode,
-    tensors: Vec<bool>,
-    auxiliary: Vec<bool>,
+    /// Which tensors are written.
+    tensors: &'a mut [bool],
+    /// Which auxiliary sums are reported.
+    auxiliary: &'a mut [bool],
     samples: usize,
 }
 
 impl<'a> GradientWriter<'a> {
-    pub(super) fn new(writing: Writing<'a>, layout: &'a Layout, mode: WriteMode) -> Self {
+    /// `written` is memory for what is written by and by.
+    pub(super) fn new(writing: Writing<'a>, written: &'a mut Vec<bool>, layout: &'a Layout, mode: WriteMode) -> Self {
+        let tensors = layout.tensors().len();
+        written.clear();
+        written.resize(tensors + layout.auxiliary(), false);
+        let (tensors, auxiliary) = written.split_at_mut(tensors);
         Self {
-            tensors: vec![false; layout.tensors().len()],
-            auxiliary: vec![false; layout.auxiliary()],
+            tensors,
+            auxiliary,
             samples: 0,
             writing,
             layout,

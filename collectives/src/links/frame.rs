@@ -175,18 +175,18 @@ fn number(bytes: &[u8]) -> u64 {
 
 /// A trailer's payload.
 #[must_use]
-pub fn encode_trailer(trailer: Trailer) -> Bytes {
+pub fn encode_trailer(trailer: Trailer) -> [u8; TRAILER_BYTES as usize] {
     let (kind, next): (u8, _) = match trailer {
         Trailer::Continue => (0, Generation::NONE),
         Trailer::Stop => (1, Generation::NONE),
         Trailer::Snapshot => (2, Generation::NONE),
         Trailer::Switch(next) => (3, next),
     };
-    let mut payload = Vec::with_capacity(TRAILER_BYTES as usize);
-    payload.push(kind);
-    payload.extend(next.incarnation().get().to_le_bytes());
-    payload.extend(next.count().to_le_bytes());
-    payload.into()
+    let mut payload = [0; TRAILER_BYTES as usize];
+    payload[0] = kind;
+    payload[1..9].copy_from_slice(&next.incarnation().get().to_le_bytes());
+    payload[9..].copy_from_slice(&next.count().to_le_bytes());
+    payload
 }
 
 /// The trailer with this payload.

@@ -38,11 +38,16 @@ impl Pool {
             }
             Some(Err(in_use)) => {
                 self.sent.push_front(in_use);
-                BytesMut::zeroed(bytes)
+                counted(bytes)
             }
-            None => BytesMut::zeroed(bytes),
+            None => counted(bytes),
         }
     }
+}
+
+/// Memory whose holders are counted from the start: where it is counted is allocated with it, and not anew for each payload.
+fn counted(bytes: usize) -> BytesMut {
+    BytesMut::zeroed(bytes).split()
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::RingPart;
 use tokio::sync::watch;
 
-use super::inbox::{Contribution, Inbox};
+use super::inbox::{Contribution, Inbox, Piece};
 use super::passage::{Chunk, Incoming, Outgoing, Passage, terms};
 use super::{CompletedSum, PlanLinks, RingError};
-use crate::gradient::{GradientBuffer, GradientView, Sum};
+use crate::gradient::{GradientBuffer, Sum};
 use crate::links::LinkSender;
 use crate::links::frame::PlanSlot;
 use crate::moves::{RingMove, RingPlace};
@@ -48,18 +48,17 @@ impl FastExecutor {
         completed: &mut impl FnMut(CompletedSum),
     ) -> Result<Trailer, RingError> {
         let Contribution { into, pieces } = contribution;
-        let own: Vec<GradientView> = pieces.into_values().map(|piece| piece.gradient).collect();
         let shared = Shared { sum: Mutex::new(into) };
         match &mut self.links {
             Some((from, to)) => {
                 let (received, progress) = watch::channel(0);
-                let receiving = receive_all(passage, self.place, from, &own, &shared, received);
-                let sending = send_all(passage, self.place, to, &own, &shared, progress);
+                let receiving = receive_all(passage, self.place, from, &pieces, &shared, received);
+                let sending = send_all(passage, self.place, to, &pieces, &shared, progress);
                 tokio::try_join!(receiving, sending)?;
             }
             None => {
                 for index in 0..passage.layout().chunks() {
-                    shared.sum(passage, index, &terms(None, &own, index).await);
+                    shared.sum(passage, index, &terms(None, &pieces, index).await);
                 }
             }
         }
@@ -67,7 +66,7 @@ impl FastExecutor {
             Some((from, _)) if !self.place.closes() => from.receive_trailer(passage).await?,
             Some(_) | None => inbox.trailer()?,
         };
-        drop(own);
+        drop(pieces);
         completed(CompletedSum {
             generation: passage.config.generation,
             step: passage.step,
@@ -91,7 +90,7 @@ async fn receive_all(
     passage: Passage<'_>,
     place: RingPlace,
     from: &mut Incoming,
-    own: &[GradientView],
+    own: &[Piece],
     shared: &Shared,
     receipts: watch::Sender<u32>,
 ) -> Result<(), RingError> {
@@ -110,7 +109,7 @@ async fn send_all(
     passage: Passage<'_>,
     place: RingPlace,
     to: &mut Outgoing,
-    own: &[GradientView],
+    own: &[Piece],
     shared: &Shared,
     mut received: watch::Receiver<u32>,
 ) -> Result<(), RingError> {

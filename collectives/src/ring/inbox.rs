@@ -6,6 +6,7 @@ use sardana_protocol::job::Order;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::Part;
 use sardana_protocol::words::{ShardRange, Step};
+use smallvec::SmallVec;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::mpsc::error::TryRecvError;
 
@@ -17,9 +18,12 @@ use crate::gradient::{GradientBuffer, GradientView};
 pub(super) struct Contribution {
     /// The room for the sum.
     pub(super) into: GradientBuffer,
-    /// Its gradients in shard order, each with the first of its shards.
-    pub(super) pieces: BTreeMap<u32, Piece>,
+    /// Its gradients in shard order.
+    pub(super) pieces: Pieces,
 }
+
+/// Gradients in shard order: a few without an allocation, as each step has its own.
+pub(super) type Pieces = SmallVec<[Piece; 16]>;
 
 /// The gradient of a run of shards.
 #[derive(Clone, Debug)]
@@ -37,7 +41,7 @@ pub(super) struct Inbox {
     first: Assignment,
     steady: Assignment,
     begun: BTreeMap<Step, GradientBuffer>,
-    pieces: BTreeMap<Step, BTreeMap<u32, Piece>>,
+    pieces: BTreeMap<Step, Pieces>,
     closing: Trailer,
 }
 
@@ -55,6 +59,12 @@ impl Assignment {
             runs: part.shards(),
         }
     }
+}
+
+/// The gradients of a run of shards, among all that a rank brings.
+pub(super) fn own(shards: ShardRange, pieces: &[Piece]) -> &[Piece] {
+    let first = |shard| pieces.partition_point(|piece| piece.shards.start() < shard);
+    &pieces[first(shards.start())..first(shards.end())]
 }
 
 impl Inbox {
@@ -103,7 +113,7 @@ impl Inbox {
         let brought: u32 = self
             .pieces
             .get(&step)
-            .map_or(0, |pieces| pieces.values().map(|piece| piece.shards.len()).sum());
+            .map_or(0, |pieces| pieces.iter().map(|piece| piece.shards.len()).sum());
         let assigned: u32 = self.assignment(step).runs.iter().map(|run| run.len()).sum();
         // Pieces neither overlap nor leave what is assigned, so their number tells.
         self.begun.contains_key(&step) && brought == assigned
@@ -125,7 +135,8 @@ impl Inbox {
                 self.check_piece(step, shards)
                     .map_err(|source| RingError::Piece { step, shards, source })?;
                 let pieces = self.pieces.entry(step).or_default();
-                pieces.insert(shards.start(), Piece { shards, gradient });
+                let place = pieces.partition_point(|piece| piece.shards.start() < shards.start());
+                pieces.insert(place, Piece { shards, gradient });
             }
             RingInput::CloseWith(trailer) => {
                 self.closing = self.closing.and(trailer);
@@ -146,7 +157,7 @@ impl Inbox {
             Order::Exact if shards.len() > 1 && shards.start() > 0 => return Err(PieceError::NotPrefix),
             Order::Exact | Order::Fast => {}
         }
-        let pieces = self.pieces.get(&step).into_iter().flat_map(BTreeMap::values);
+        let pieces = self.pieces.get(&step).into_iter().flatten();
         let mut overlapping =
             pieces.filter(|piece| piece.shards.start() < shards.end() && shards.start() < piece.shards.end());
         match overlapping.next() {

@@ -8,15 +8,12 @@
 //! A chunk waits for this rank's own gradients only as far as the chunk itself is not written yet. What is added is read where the link and
 //! the gradients have it, and written where the next link takes it from. Memory beyond the buffers is what the links hold.
 
-use std::collections::BTreeMap;
-
 use futures_util::future::try_join_all;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{OrderedPart, VisitPart};
-use sardana_protocol::words::ShardRange;
 use tokio::sync::watch;
 
-use super::inbox::{Contribution, Inbox, Piece};
+use super::inbox::{Contribution, Inbox, Piece, own};
 use super::passage::{Chunk, Incoming, Outgoing, Passage, terms};
 use super::{CompletedSum, PlanLinks, RingError};
 use crate::gradient::{Filling, GradientView, Sum};
@@ -29,6 +26,7 @@ pub(super) struct OrderedExecutor {
     visits: Vec<LinkedStay>,
     end: End,
     sum_to: Option<Outgoing>,
+    closing: Closing,
 }
 
 /// A visit whose running sum goes on.
@@ -72,6 +70,7 @@ impl OrderedExecutor {
             visits,
             end: end.expect("every rank of a plan closes the sum or receives it"),
             sum_to: part.sum_to.map(|hop| Outgoing::take(slot, hop, links)).transpose()?,
+            closing: Closing::default(),
         })
     }
 
@@ -83,16 +82,21 @@ impl OrderedExecutor {
         inbox: &mut Inbox,
         completed: &mut impl FnMut(CompletedSum),
     ) -> Result<Trailer, RingError> {
-        let Self { visits, end, sum_to } = self;
+        let Self {
+            visits,
+            end,
+            sum_to,
+            closing,
+        } = self;
         let Contribution { into, pieces } = contribution;
         let (mut filling, sum) = Filling::begin(passage.layout(), into);
-        let (close, closed) = watch::channel(None);
+        closing.begin();
         let complete = async {
-            let passing = try_join_all(visits.iter_mut().map(|visit| visit.pass(passage, &pieces)));
+            let passing = pass_all(passage, visits, &pieces);
             let ending = async {
                 match end {
                     End::Close { visit, from } => {
-                        fill(passage, from.as_mut(), &own(visit.shards, &pieces), &mut filling).await?;
+                        fill(passage, from.as_mut(), own(visit.shards, &pieces), &mut filling).await?;
                         inbox.trailer()
                     }
                     End::Receive { from } => {
@@ -101,11 +105,10 @@ impl OrderedExecutor {
                     }
                 }
             };
-            let (_, trailer) = tokio::try_join!(passing, ending)?;
+            let ((), trailer) = tokio::try_join!(passing, ending)?;
             // The trainer may write the next step's gradients where this step's were.
             drop(pieces);
-            // A rank that sends nothing on has let go of its end.
-            let _ = close.send(Some(trailer));
+            closing.close(trailer);
             completed(CompletedSum {
                 generation: passage.config.generation,
                 step: passage.step,
@@ -116,7 +119,7 @@ impl OrderedExecutor {
         };
         let sending = async {
             match sum_to {
-                Some(to) => send_on(passage, to, sum, closed).await,
+                Some(to) => send_on(passage, to, sum, closing).await,
                 None => Ok(()),
             }
         };
@@ -130,18 +133,22 @@ impl OrderedExecutor {
     }
 }
 
-/// This rank's gradients of a run of shards, in order.
-pub(super) fn own(shards: ShardRange, pieces: &BTreeMap<u32, Piece>) -> Vec<GradientView> {
-    let own = pieces.range(shards.start()..shards.end());
-    own.map(|(_, piece)| piece.gradient.clone()).collect()
+/// Passes the running sum on at each visit.
+async fn pass_all(passage: Passage<'_>, visits: &mut [LinkedStay], pieces: &[Piece]) -> Result<(), RingError> {
+    if let [visit] = visits {
+        // As nearly always. To wait for several allocates.
+        return visit.pass(passage, pieces).await;
+    }
+    let passing = visits.iter_mut().map(|visit| visit.pass(passage, pieces));
+    try_join_all(passing).await.map(drop)
 }
 
 impl LinkedStay {
-    async fn pass(&mut self, passage: Passage<'_>, pieces: &BTreeMap<u32, Piece>) -> Result<(), RingError> {
+    async fn pass(&mut self, passage: Passage<'_>, pieces: &[Piece]) -> Result<(), RingError> {
         let own = own(self.visit.shards, pieces);
         for index in passage.layout().travel() {
             let running = receive_running(passage, self.from.as_mut(), index).await?;
-            let terms = terms(running.as_deref(), &own, index).await;
+            let terms = terms(running.as_deref(), own, index).await;
             self.to.pass(passage, index, |out| passage.sum(index, out, &terms)).await?;
         }
         Ok(())
@@ -152,7 +159,7 @@ impl LinkedStay {
 async fn fill(
     passage: Passage<'_>,
     mut from: Option<&mut Incoming>,
-    own: &[GradientView],
+    own: &[Piece],
     filling: &mut Filling<'_>,
 ) -> Result<(), RingError> {
     for index in passage.layout().travel() {
@@ -189,16 +196,34 @@ pub(super) async fn send_on(
     passage: Passage<'_>,
     to: &mut Outgoing,
     sum: GradientView,
-    mut closed: watch::Receiver<Option<Trailer>>,
+    closing: &Closing,
 ) -> Result<(), RingError> {
     for index in passage.layout().travel() {
         let chunk = sum.chunk(index).await;
         to.send(passage, Chunk::sum(index), |out| out.copy_from_slice(chunk)).await?;
     }
-    // Its other end is gone only when the whole step has failed.
-    let trailer = closed.wait_for(Option::is_some).await.ok().and_then(|trailer| *trailer);
-    match trailer {
-        Some(trailer) => to.send_trailer(passage, trailer).await,
-        None => Ok(()),
+    to.send_trailer(passage, closing.closed().await).await
+}
+
+/// The trailer of the step under way, for the futures that send it on once it is there.
+#[derive(Debug, Default)]
+pub(super) struct Closing {
+    trailer: watch::Sender<Option<Trailer>>,
+}
+
+impl Closing {
+    /// A step begins, whose trailer is not there yet.
+    pub(super) fn begin(&self) {
+        self.trailer.send_replace(None);
+    }
+
+    pub(super) fn close(&self, trailer: Trailer) {
+        self.trailer.send_replace(Some(trailer));
+    }
+
+    async fn closed(&self) -> Trailer {
+        let mut told = self.trailer.subscribe();
+        let trailer = told.wait_for(Option::is_some).await.ok().and_then(|trailer| *trailer);
+        trailer.expect("the sender outlives those that are told")
     }
 }

@@ -5,8 +5,8 @@ use sardana_protocol::plan::{HopEnd, HopId};
 use sardana_protocol::words::{Rank, Step};
 use smallvec::SmallVec;
 
+use super::inbox::Piece;
 use super::{PlanLinks, RingConfig, RingError, RingPoint};
-use crate::gradient::GradientView;
 use crate::layout::Layout;
 use crate::links::frame::{FrameHeader, FrameKind, PlanSlot, TRAILER_BYTES, decode_trailer, encode_trailer};
 use crate::links::{LinkError, LinkReceiver, LinkSender, Payload};
@@ -81,10 +81,10 @@ impl Chunk {
 pub(super) type Terms<'a> = SmallVec<[&'a [u8]; 16]>;
 
 /// What is added to make chunk `index`, as soon as all of it is there: the sum so far, and this rank's own gradients.
-pub(super) async fn terms<'a>(running: Option<&'a [u8]>, own: &'a [GradientView], index: u32) -> Terms<'a> {
+pub(super) async fn terms<'a>(running: Option<&'a [u8]>, own: &'a [Piece], index: u32) -> Terms<'a> {
     let mut terms: Terms<'_> = running.into_iter().collect();
-    for gradient in own {
-        terms.push(gradient.chunk(index).await);
+    for piece in own {
+        terms.push(piece.gradient.chunk(index).await);
     }
     terms
 }

@@ -14,13 +14,12 @@ use futures_util::future::try_join_all;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{Brought, HopId, HubPart, LeafPart, StarPart};
 use sardana_protocol::words::ShardRange;
-use tokio::sync::watch;
 
-use super::inbox::{Contribution, Inbox, Piece};
-use super::ordered::{own, receive, send_on};
+use super::inbox::{Contribution, Inbox, Piece, own};
+use super::ordered::{Closing, receive, send_on};
 use super::passage::{Chunk, Incoming, Outgoing, Passage, terms};
 use super::{CompletedSum, PlanLinks, RingError};
-use crate::gradient::{Filling, GradientView, Sum};
+use crate::gradient::{Filling, Sum};
 use crate::links::LinkSender;
 use crate::links::frame::PlanSlot;
 
@@ -38,6 +37,7 @@ pub(super) struct Hub {
     sums_to: Vec<Outgoing>,
     /// A chunk to which gradients are being added.
     running: Vec<u8>,
+    closing: Closing,
 }
 
 #[derive(Debug)]
@@ -96,6 +96,7 @@ impl Hub {
             from,
             sums_to: sums_to.collect::<Result<_, _>>()?,
             running: Vec::new(),
+            closing: Closing::default(),
         })
     }
 
@@ -111,10 +112,11 @@ impl Hub {
             from,
             sums_to,
             running,
+            closing,
         } = self;
         let Contribution { into, pieces } = contribution;
         let (mut filling, sum) = Filling::begin(passage.layout(), into);
-        let (close, closed) = watch::channel(None);
+        closing.begin();
         let complete = async {
             for index in passage.layout().travel() {
                 add(passage, adds, from, &pieces, index, running).await?;
@@ -123,8 +125,7 @@ impl Hub {
             // The trainer may write the next step's gradients where this step's were.
             drop(pieces);
             let trailer = inbox.trailer()?;
-            // Without leaves nothing waits for it.
-            let _ = close.send(Some(trailer));
+            closing.close(trailer);
             completed(CompletedSum {
                 generation: passage.config.generation,
                 step: passage.step,
@@ -133,7 +134,7 @@ impl Hub {
             });
             Ok(trailer)
         };
-        let sending = sums_to.iter_mut().map(|to| send_on(passage, to, sum.clone(), closed.clone()));
+        let sending = sums_to.iter_mut().map(|to| send_on(passage, to, sum.clone(), closing));
         let (trailer, _) = tokio::try_join!(complete, try_join_all(sending))?;
         Ok(trailer)
     }
@@ -144,15 +145,14 @@ async fn add(
     passage: Passage<'_>,
     adds: &[Brought],
     from: &mut BTreeMap<HopId, Incoming>,
-    pieces: &BTreeMap<u32, Piece>,
+    pieces: &[Piece],
     index: u32,
     running: &mut Vec<u8>,
 ) -> Result<(), RingError> {
     running.clear();
     for brought in adds {
         let Some(end) = brought.from else {
-            let views = own(brought.shards, pieces);
-            for gradient in terms(None, &views, index).await {
+            for gradient in terms(None, own(brought.shards, pieces), index).await {
                 passage.add(index, running, gradient);
             }
             continue;
@@ -179,11 +179,10 @@ impl Leaf {
         let Self { brings, to, sum_from } = self;
         let Contribution { into, pieces } = contribution;
         let (mut filling, _) = Filling::begin(passage.layout(), into);
-        let runs: Vec<(ShardRange, Vec<GradientView>)> = brings.iter().map(|&run| (run, own(run, &pieces))).collect();
         let bringing = async {
             for index in passage.layout().travel() {
-                for (run, views) in &runs {
-                    bring(passage, to, *run, views, index).await?;
+                for &run in &*brings {
+                    bring(passage, to, run, own(run, &pieces), index).await?;
                 }
             }
             Ok(())
@@ -194,7 +193,7 @@ impl Leaf {
         };
         let ((), trailer) = tokio::try_join!(bringing, receiving)?;
         // The trainer may write the next step's gradients where this step's were.
-        drop((runs, pieces));
+        drop(pieces);
         completed(CompletedSum {
             generation: passage.config.generation,
             step: passage.step,
@@ -210,13 +209,13 @@ async fn bring(
     passage: Passage<'_>,
     to: &mut Outgoing,
     run: ShardRange,
-    views: &[GradientView],
+    own: &[Piece],
     index: u32,
 ) -> Result<(), RingError> {
     if run.is_empty() {
         return to.send(passage, Chunk::nothing(index), |_| ()).await;
     }
-    let terms = terms(None, views, index).await;
+    let terms = terms(None, own, index).await;
     if Brought::gradients(run) == 1 {
         return to.pass(passage, index, |out| passage.sum(index, out, &terms)).await;
     }
