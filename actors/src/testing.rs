@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use sardana_collectives::gradient::Sum;
 use sardana_collectives::layout::Layout;
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::messages::StepReport;
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::ShardRange;
 
-use crate::worker::{Outbox, StepDriver, Task};
+use crate::worker::{KeptSum, Outbox, StepDriver, Task};
 
 #[path = "../tests/strangers/bystanders.rs"]
 pub(crate) mod bystanders;
@@ -47,12 +46,12 @@ pub(crate) fn compute(driver: &StepDriver, task: Task) -> (ShardRange, u32, usiz
 }
 
 /// The update is made. Returns what was applied.
-pub(crate) fn apply(driver: &StepDriver, task: Task) -> Arc<Sum> {
+pub(crate) fn apply(driver: &StepDriver, task: Task) -> KeptSum {
     let Task::Apply { sum } = task else {
         panic!("expected an update, found {task:?}");
     };
     driver.applied(StepReport {
-        step: sum.step(),
+        step: sum.sum().step(),
         samples: 4,
         sums: vec![],
     });

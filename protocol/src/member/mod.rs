@@ -192,14 +192,20 @@ impl Member {
     #[must_use]
     pub fn handle(&mut self, event: Event) -> Vec<Command> {
         let mut out = Vec::new();
+        self.handle_into(event, &mut out);
+        out
+    }
+
+    /// The same. What it wants done comes at the end of `out`, whose memory its owner keeps from event to event.
+    pub fn handle_into(&mut self, event: Event, out: &mut Vec<Command>) {
         match event {
-            Event::Introducing => self.introducing(&mut out),
+            Event::Introducing => self.introducing(out),
             Event::Welcomed {
                 incarnation,
                 report_from,
-            } => self.welcomed(incarnation, report_from, &mut out),
-            Event::Ordered(message) => self.ordered(message, &mut out),
-            Event::Saved(saved) => self.saved(*saved, &mut out),
+            } => self.welcomed(incarnation, report_from, out),
+            Event::Ordered(message) => self.ordered(message, out),
+            Event::Saved(saved) => self.saved(*saved, out),
             Event::NotSaved {
                 snapshot,
                 attempt,
@@ -211,39 +217,38 @@ impl Member {
                 depot,
                 reason,
             })),
-            Event::NotRestored { generation, reason } => self.not_restored(generation, reason, &mut out),
-            Event::Leave { reason } => self.leave(reason, &mut out),
-            Event::RoomMade => self.room_made(&mut out),
-            Event::Hashing { snapshot } => self.hashing(snapshot, &mut out),
-            Event::Snapshotted { snapshot, shares } => self.snapshotted(snapshot, shares, &mut out),
-            Event::Copied { snapshot } => self.copied(snapshot, &mut out),
+            Event::NotRestored { generation, reason } => self.not_restored(generation, reason, out),
+            Event::Leave { reason } => self.leave(reason, out),
+            Event::RoomMade => self.room_made(out),
+            Event::Hashing { snapshot } => self.hashing(snapshot, out),
+            Event::Snapshotted { snapshot, shares } => self.snapshotted(snapshot, shares, out),
+            Event::Copied { snapshot } => self.copied(snapshot, out),
             Event::Followed {
                 step,
                 trailer,
                 keeper_at,
-            } => self.followed(step, trailer, keeper_at, &mut out),
-            Event::CopyFailed { snapshot, reason } => self.copy_failed(snapshot, reason, &mut out),
-            Event::LinksReady { generation } => self.links_ready(generation, &mut out),
-            Event::LinkBroken { generation, peer } => self.link_broken(generation, peer, &mut out),
+            } => self.followed(step, trailer, keeper_at, out),
+            Event::CopyFailed { snapshot, reason } => self.copy_failed(snapshot, reason, out),
+            Event::LinksReady { generation } => self.links_ready(generation, out),
+            Event::LinkBroken { generation, peer } => self.link_broken(generation, peer, out),
             Event::Summed {
                 generation,
                 step,
                 trailer,
-            } => self.summed(generation, step, trailer, &mut out),
-            Event::Fetched { generation, step } => self.fetched(generation, step, &mut out),
-            Event::Computed { step, piece, shard } => self.computed(step, piece, shard, &mut out),
-            Event::Applied { report } => self.applied(report, &mut out),
-            Event::Loaded => self.loaded(&mut out),
-            Event::Concluded { hash, results } => self.concluded(hash, results, &mut out),
+            } => self.summed(generation, step, trailer, out),
+            Event::Fetched { generation, step } => self.fetched(generation, step, out),
+            Event::Computed { step, piece, shard } => self.computed(step, piece, shard, out),
+            Event::Applied { report } => self.applied(report, out),
+            Event::Loaded => self.loaded(out),
+            Event::Concluded { hash, results } => self.concluded(hash, results, out),
             Event::Moved { bytes } => self.moved = self.moved.max(bytes),
             Event::Beat { heartbeat } => {
-                self.beat(heartbeat, &mut out);
+                self.beat(heartbeat, out);
                 if let Heartbeat::Due(_) = heartbeat {
-                    self.finished(&mut out);
+                    self.finished(out);
                 }
             }
         }
-        out
     }
 
     /// Does what the coordinator orders.

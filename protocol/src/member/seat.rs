@@ -17,6 +17,9 @@ use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
 #[derive(Debug, Clone)]
 pub(super) struct Seat {
     pub(super) form: Form,
+    /// The runs of shards that it computes in the first step, and in each later one.
+    first: Vec<ShardRange>,
+    steady: Vec<ShardRange>,
     /// What is still missing before the first step can begin.
     pub(super) catching_up: CatchUp,
     pub(super) links: Links,
@@ -44,13 +47,15 @@ impl Seat {
             links: Links::Pending,
             closing: Trailer::Continue,
             progressed: false,
+            first: form.first.shards(),
+            steady: form.steady.shards(),
             form,
         }
     }
 
     /// What it computes in every step but the first.
     pub(super) fn steady_shards(&self) -> ShardRange {
-        self.form.steady.shards().first().copied().unwrap_or(ShardRange::new(0, 0))
+        self.steady.first().copied().unwrap_or(ShardRange::new(0, 0))
     }
 
     /// As it is told to a coordinator.
@@ -102,13 +107,8 @@ impl Seat {
         Some((place_of(self.form.rank, of)?, holders_among(of)))
     }
 
-    pub(super) fn assigned(&self, step: Step) -> Vec<ShardRange> {
-        let part = if step == self.form.step {
-            &self.form.first
-        } else {
-            &self.form.steady
-        };
-        part.shards()
+    pub(super) fn assigned(&self, step: Step) -> &[ShardRange] {
+        if step == self.form.step { &self.first } else { &self.steady }
     }
 
     pub(super) fn alone(&self) -> bool {

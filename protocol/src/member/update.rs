@@ -34,7 +34,7 @@ impl Member {
             return self.finished(out);
         }
         let Some(seat) = &self.seat else { return };
-        self.pieces.assign(&seat.assigned(self.step));
+        self.pieces.assign(seat.assigned(self.step));
         out.push(Command::Retain {
             pieces: self.pieces.ranges(),
         });

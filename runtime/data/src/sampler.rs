@@ -67,6 +67,12 @@ impl Shard {
         &self.samples
     }
 
+    /// The memory of its samples, for those of another shard: see [`Sampler::shard_in`].
+    #[must_use]
+    pub fn into_room(self) -> Vec<u64> {
+        self.samples
+    }
+
     /// Whether it holds no sample; such a shard adds nothing, and no gradient is asked for.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -171,6 +177,15 @@ impl Sampler {
     /// When `index` is not below K, or the step is 2⁴⁸ or more.
     #[must_use]
     pub fn shard(&self, step: Step, index: u32) -> Shard {
+        self.shard_in(step, index, Vec::new())
+    }
+
+    /// The same, with its samples in the memory of `room`: nothing is allocated where as many have been there before.
+    ///
+    /// # Panics
+    /// As [`Self::shard`].
+    #[must_use]
+    pub fn shard_in(&self, step: Step, index: u32, mut room: Vec<u64>) -> Shard {
         assert!(index < self.shards, "shards run from 0 to {}, found {index}", self.shards);
         let batch = self.samples(step);
         let run = batch.div_ceil(u64::from(self.shards));
@@ -179,12 +194,14 @@ impl Sampler {
         let end = start.saturating_add(run).min(batch);
         let origin = self.batch_start(step);
         let order = Permutation::new(self.seed, self.epoch(step), self.samples);
+        room.clear();
+        room.extend((start..end).map(|place| order.at(origin + place)));
         Shard {
             seed: self.seed,
             step,
             index,
             first_place: start,
-            samples: (start..end).map(|place| order.at(origin + place)).collect(),
+            samples: room,
         }
     }
 
@@ -235,7 +252,8 @@ mod tests {
                 let run = sampler.samples(step).div_ceil(u64::from(shards)) as usize;
                 for index in 0..shards {
                     let shard = sampler.shard(step, index);
-                    prop_assert_eq!(&shard, &sampler.clone().shard(step, index));
+                    let room = sampler.shard(Step::ZERO, 0).into_room();
+                    prop_assert_eq!(&shard, &sampler.clone().shard_in(step, index, room));
                     let left = sampler.samples(step) as usize - (seen.len() - before);
                     prop_assert_eq!(shard.samples().len(), run.min(left));
                     seen.extend_from_slice(shard.samples());

@@ -13,6 +13,7 @@ mod state;
 mod tests;
 mod update;
 
+use std::cell::Cell;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
@@ -42,6 +43,8 @@ pub struct Fit<N: Network> {
     state: State,
     training: Box<dyn Samples<N::Item>>,
     held_out: Option<HeldOut<N::Item>>,
+    /// Memory for a shard's samples and the sums of its metrics, between two shards.
+    room: Cell<(Vec<N::Item>, Vec<f64>)>,
 }
 
 impl<N: Network> Debug for Fit<N> {
@@ -61,7 +64,7 @@ trait Samples<T> {
     fn fingerprint(&self) -> Result<DataFingerprint, DataError>;
     fn ahead_bytes(&self) -> usize;
     fn coming(&self, coming: Coming);
-    fn of(&self, shard: &Shard) -> Result<Vec<T>, DataError>;
+    fn of(&self, shard: &Shard, into: &mut Vec<T>) -> Result<(), DataError>;
 }
 
 impl<D> Samples<D::Item> for Loader<D>
@@ -85,8 +88,8 @@ where
         Loader::coming(self, coming);
     }
 
-    fn of(&self, shard: &Shard) -> Result<Vec<D::Item>, DataError> {
-        self.samples(shard)
+    fn of(&self, shard: &Shard, into: &mut Vec<D::Item>) -> Result<(), DataError> {
+        self.samples_into(shard, into)
     }
 }
 
@@ -245,6 +248,7 @@ impl<N: Network> FitBuilder<N> {
             rule,
             training,
             held_out,
+            room: Cell::default(),
         })
     }
 }
@@ -311,13 +315,17 @@ impl<N: Network> Trainable for Fit<N> {
     }
 
     fn gradient(&self, shard: &Shard, out: &mut GradientWriter<'_>) -> Result<(), ModelError> {
-        let items = self.training.of(shard)?;
-        let mut sums = vec![0.0; self.metrics.len()];
+        let (mut items, mut sums) = self.room.take();
+        self.training.of(shard, &mut items)?;
+        sums.clear();
+        sums.resize(self.metrics.len(), 0.0);
         self.network.gradient(shard, &items, out, &mut sums)?;
-        for (index, sum) in sums.into_iter().enumerate() {
+        for (index, &sum) in sums.iter().enumerate() {
             out.auxiliary(index, sum)?;
         }
         out.samples(items.len() as u64)?;
+        items.clear();
+        self.room.set((items, sums));
         Ok(())
     }
 

@@ -94,6 +94,8 @@ pub(crate) struct Training<'a, M> {
     in_step: StepSpan,
     /// What the model was last told of the shards that come.
     told: Option<(Step, ShardRange)>,
+    /// Memory for a shard's samples.
+    room: Vec<u64>,
 }
 
 /// What a model logs says by this span of which step it is. It is made once for each step, not for each gradient.
@@ -122,6 +124,7 @@ impl<'a, M: Trainable> Training<'a, M> {
             copies,
             in_step: StepSpan::default(),
             told: None,
+            room: Vec::new(),
         }
     }
 
@@ -133,6 +136,7 @@ impl<'a, M: Trainable> Training<'a, M> {
             copies,
             in_step,
             told,
+            room,
         } = self;
         let Prepared {
             model,
@@ -155,13 +159,16 @@ impl<'a, M: Trainable> Training<'a, M> {
                     let coming = shards.start()..shards.end();
                     model.coming(Coming::new(sampler.clone(), step, coming, facts.identity.spec.steps));
                 }
-                gradient(model, &sampler.shard(step, shard), layout, &mut buffer, mode)?;
+                let samples = sampler.shard_in(step, shard, std::mem::take(room));
+                gradient(model, &samples, layout, &mut buffer, mode)?;
+                *room = samples.into_room();
                 driver.computed(step, piece, shard, buffer);
             }
             Task::Apply { sum } => {
                 copies.finish()?;
+                let sum = sum.sum();
                 let _in_step = in_step.enter(sum.step());
-                driver.applied(apply(model, sampler, layout, &sum)?);
+                driver.applied(apply(model, sampler, layout, sum)?);
             }
             Task::Load { step, state, shares } => {
                 copies.finish()?;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use sardana_collectives::gradient::Sum;
 use sardana_net::quic::limits::PEER_BIDI_STREAMS;
 use sardana_protocol::member::{Command, Event};
 use sardana_protocol::messages::{CoordinatorMessage, Trailer};
@@ -13,7 +12,7 @@ use super::{CopyError, FollowedSum, PeerGroup, Ring, Worker, soon, until, worker
 use crate::peers::copy::Holders;
 use crate::testing;
 use crate::watched::Watched;
-use crate::worker::{StepDriver, Task};
+use crate::worker::{KeptSum, StepDriver, Task};
 
 const JOINER: WorkerId = WorkerId::new(2);
 
@@ -34,7 +33,7 @@ pub(super) fn alone(driver: &StepDriver, ring: &Ring) {
 }
 
 /// Computes the step under way, up to the update, which is not applied.
-fn compute(driver: &StepDriver) -> Arc<Sum> {
+fn compute(driver: &StepDriver) -> KeptSum {
     loop {
         let task = driver.next();
         if let Task::Apply { sum } = task {
@@ -45,7 +44,7 @@ fn compute(driver: &StepDriver) -> Arc<Sum> {
 }
 
 /// Computes and applies one step.
-pub(super) fn train(driver: &StepDriver) -> Arc<Sum> {
+pub(super) fn train(driver: &StepDriver) -> KeptSum {
     let sum = compute(driver);
     testing::apply(driver, Task::Apply { sum })
 }

@@ -9,8 +9,6 @@ use sardana_collectives::layout::Layout;
 use sardana_protocol::memory::SUMS;
 use sardana_protocol::words::{ShardRange, Step};
 
-use super::keeping::KeptSum;
-
 #[derive(Debug)]
 pub(super) struct Buffers {
     layout: Arc<Layout>,
@@ -66,16 +64,14 @@ impl Buffers {
 
     /// The sum of these pieces, which are all.
     pub(super) fn add_up(&mut self, step: Step, pieces: &[ShardRange]) -> Sum {
-        let held = pieces.iter().filter_map(|piece| self.whole.remove(piece)).collect();
+        let held = pieces.iter().filter_map(|piece| self.whole.remove(piece));
         alone::add_up(&self.layout, step, held)
     }
 
-    /// Uses the buffer of a sum again, unless a task still reads it.
-    pub(super) fn recycle(&mut self, sum: KeptSum) {
-        if self.free.len() < self.pieces + SUMS as usize
-            && let Some(sum) = Arc::into_inner(sum.into_sum())
-        {
-            self.free.extend(Some(sum.into_buffer()).filter(GradientBuffer::is_unread));
+    /// Uses the buffer of a sum again, if there is one that no task reads any more.
+    pub(super) fn recycle(&mut self, sum: Option<Sum>) {
+        if self.free.len() < self.pieces + SUMS as usize {
+            self.free.extend(sum.map(Sum::into_buffer).filter(GradientBuffer::is_unread));
         }
     }
 
@@ -88,21 +84,13 @@ impl Buffers {
 
     /// Lets go of all pieces but these. A buffer that a ring still reads is left to it; others are used again.
     pub(super) fn retain(&mut self, pieces: &[ShardRange]) {
-        let partial = std::mem::take(&mut self.partial);
-        for (piece, buffer) in partial {
-            if pieces.contains(&piece) {
-                self.partial.insert(piece, buffer);
-            } else {
-                self.free.push(buffer);
-            }
+        let dropped = |piece: &&ShardRange| !pieces.contains(piece);
+        while let Some(piece) = self.partial.keys().find(dropped).copied() {
+            self.free.extend(self.partial.remove(&piece));
         }
-        let whole = std::mem::take(&mut self.whole);
-        for (piece, buffer) in whole {
-            if pieces.contains(&piece) {
-                self.whole.insert(piece, buffer);
-            } else if buffer.is_unread() {
-                self.free.push(buffer);
-            }
+        while let Some(piece) = self.whole.keys().find(dropped).copied() {
+            let buffer = self.whole.remove(&piece);
+            self.free.extend(buffer.filter(GradientBuffer::is_unread));
         }
     }
 }

@@ -39,6 +39,8 @@ pub(super) struct Inner {
     messages: mpsc::UnboundedSender<WorkerMessage>,
     tally: Option<TallyFile>,
     over: bool,
+    /// Memory for what the machine commands, between two events.
+    room: Vec<Command>,
 }
 
 impl Inner {
@@ -62,6 +64,7 @@ impl Inner {
             messages,
             tally,
             over: false,
+            room: Vec::new(),
         };
         (inner, outbox)
     }
@@ -186,10 +189,8 @@ impl Inner {
     }
 
     fn apply(&mut self, sum: Sum, trailer: Trailer) -> Task {
-        let sum = Arc::new(sum);
-        if let Some(old) = self.keeping.renew(KeptSum::new(Arc::clone(&sum), trailer)) {
-            self.buffers.recycle(old);
-        }
+        let (sum, old) = self.keeping.renew(sum, trailer);
+        self.buffers.recycle(old);
         Task::Apply { sum }
     }
 
@@ -214,18 +215,24 @@ impl Inner {
     }
 
     fn handle_with(&mut self, event: Event, payload: &mut Option<Payload>) {
-        for command in self.member.handle(event) {
-            self.execute(command, payload);
-        }
+        let mut commands = std::mem::take(&mut self.room);
+        self.member.handle_into(event, &mut commands);
+        self.execute_all(commands, payload);
     }
 
     /// What the training thread has done is counted before any other process is told: a worker that uses it may outlive this process.
     fn handle_counted(&mut self, event: Event) {
-        let commands = self.member.handle(event);
+        let mut commands = std::mem::take(&mut self.room);
+        self.member.handle_into(event, &mut commands);
         self.write_tally();
-        for command in commands {
-            self.execute(command, &mut None);
+        self.execute_all(commands, &mut None);
+    }
+
+    fn execute_all(&mut self, mut commands: Vec<Command>, payload: &mut Option<Payload>) {
+        for command in commands.drain(..) {
+            self.execute(command, payload);
         }
+        self.room = commands;
     }
 
     /// Does what the machine commands. `payload` came with the event that it commands it for.
@@ -321,14 +328,14 @@ impl Inner {
             self.keeping.let_go_of_shares();
         }
         for sum in self.keeping.let_go_of_sums(sums_before) {
-            self.buffers.recycle(sum);
+            self.buffers.recycle(sum.into_sum());
         }
     }
 
     fn snapshot(&mut self, snapshot: SnapshotId, shares: Vec<Share>) {
         fault::reached(Point::Snapshot, snapshot.step);
         for sum in self.keeping.begin(snapshot) {
-            self.buffers.recycle(sum);
+            self.buffers.recycle(sum.into_sum());
         }
         if let Some(copies) = self.copy(snapshot.step, shares.clone(), Haste::BeforeUpdate) {
             self.command(ActorCommand::Snapshot {

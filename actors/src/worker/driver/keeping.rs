@@ -17,28 +17,54 @@ use tokio::sync::oneshot;
 /// A finished sum that may be handed to others.
 #[derive(Debug, Clone)]
 pub struct KeptSum {
-    sum: Arc<Sum>,
+    kept: Arc<Hashed>,
     trailer: Trailer,
-    hash: Arc<OnceLock<StateHash>>,
+}
+
+/// A sum, and its hash once somebody has asked for it.
+#[derive(Debug)]
+struct Hashed {
+    sum: Sum,
+    hash: OnceLock<StateHash>,
+}
+
+impl Hashed {
+    const fn new(sum: Sum) -> Self {
+        Self {
+            sum,
+            hash: OnceLock::new(),
+        }
+    }
 }
 
 impl KeptSum {
-    pub(super) fn new(sum: Arc<Sum>, trailer: Trailer) -> Self {
+    pub(super) fn new(sum: Sum, trailer: Trailer) -> Self {
         Self {
-            sum,
+            kept: Arc::new(Hashed::new(sum)),
             trailer,
-            hash: Arc::default(),
+        }
+    }
+
+    /// Another sum in the same memory. What was there is returned, unless a task still reads it.
+    fn renewed(mut self, sum: Sum, trailer: Trailer) -> (Self, Option<Sum>) {
+        match Arc::get_mut(&mut self.kept) {
+            Some(kept) => {
+                let old = std::mem::replace(kept, Hashed::new(sum));
+                (Self { trailer, ..self }, Some(old.sum))
+            }
+            None => (Self::new(sum, trailer), None),
         }
     }
 
     /// The sum.
     #[must_use]
-    pub fn sum(&self) -> &Arc<Sum> {
-        &self.sum
+    pub fn sum(&self) -> &Sum {
+        &self.kept.sum
     }
 
-    pub(super) fn into_sum(self) -> Arc<Sum> {
-        self.sum
+    /// The sum, unless a task still reads it.
+    pub(super) fn into_sum(self) -> Option<Sum> {
+        Arc::into_inner(self.kept).map(|kept| kept.sum)
     }
 
     /// The orders for the boundary after it.
@@ -50,19 +76,19 @@ impl KeptSum {
     /// The hash of its bytes. The first call computes it, which takes a while: not for a thread that others wait for.
     #[must_use]
     pub fn hash(&self) -> StateHash {
-        *self.hash.get_or_init(|| StateHash::of(self.sum.bytes()))
+        *self.kept.hash.get_or_init(|| StateHash::of(self.sum().bytes()))
     }
 
     /// Its bytes, not copied: they stay as they are for as long as these are held.
     #[must_use]
     pub fn bytes(&self) -> Bytes {
-        struct Owner(Arc<Sum>);
+        struct Owner(Arc<Hashed>);
         impl AsRef<[u8]> for Owner {
             fn as_ref(&self) -> &[u8] {
-                self.0.bytes()
+                self.0.sum.bytes()
             }
         }
-        Bytes::from_owner(Owner(Arc::clone(&self.sum)))
+        Bytes::from_owner(Owner(Arc::clone(&self.kept)))
     }
 }
 
@@ -154,25 +180,31 @@ impl Keeping {
         }
     }
 
-    /// The training thread applies this sum now. Each task that waits for it gets it; the one before is returned.
-    pub(super) fn renew(&mut self, sum: KeptSum) -> Option<KeptSum> {
-        let step = sum.sum.step();
+    /// The training thread applies this sum now. Each task that waits for it gets it. Returned are what is applied, and the sum before, unless a
+    /// task still reads that.
+    pub(super) fn renew(&mut self, sum: Sum, trailer: Trailer) -> (KeptSum, Option<Sum>) {
+        let (newest, old) = match self.newest.take() {
+            Some(newest) => newest.renewed(sum, trailer),
+            None => (KeptSum::new(sum, trailer), None),
+        };
+        let step = newest.sum().step();
         for (_, waiter) in self.waiting.extract_if(.., |(waited, _)| *waited == step) {
             // A task that has given up needs nothing.
-            let _ = waiter.send(sum.clone());
+            let _ = waiter.send(newest.clone());
         }
-        self.newest.replace(sum)
+        self.newest = Some(newest.clone());
+        (newest, old)
     }
 
     /// Keeps the newest sum beyond the next one, if it is that of `step`.
     pub(super) fn keep(&mut self, step: Step) {
-        if let Some(sum) = self.newest.as_ref().filter(|sum| sum.sum.step() == step) {
+        if let Some(sum) = self.newest.as_ref().filter(|sum| sum.sum().step() == step) {
             self.sums.insert(step, sum.clone());
         }
     }
 
     pub(super) fn sum(&self, step: Step) -> Option<KeptSum> {
-        let newest = self.newest.as_ref().filter(|sum| sum.sum.step() == step);
+        let newest = self.newest.as_ref().filter(|sum| sum.sum().step() == step);
         newest.or_else(|| self.sums.get(&step)).cloned()
     }
 

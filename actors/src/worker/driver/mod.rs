@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
+use sardana_collectives::gradient::{GradientBuffer, WriteMode};
 use sardana_collectives::layout::Layout;
 use sardana_collectives::ring::CompletedSum;
 use sardana_protocol::job::JobSpec;
@@ -60,7 +60,7 @@ pub enum Task {
     /// Apply the mean of `sum`, then [`StepDriver::applied`].
     Apply {
         /// The sum of the step.
-        sum: Arc<Sum>,
+        sum: KeptSum,
     },
     /// Load this saved state, then [`StepDriver::loaded`].
     Load {

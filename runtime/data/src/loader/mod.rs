@@ -15,7 +15,7 @@ use std::thread;
 
 use queue::{Queue, Ticket};
 
-use crate::{Coming, DataError, Dataset, HeldBytes, Shard};
+use crate::{Coming, DataError, Dataset, HeldBytes, SampleRandom, Shard};
 
 /// Memory for samples that wait, unless another amount is set: 256 MiB.
 pub const AHEAD_BYTES: usize = 256 << 20;
@@ -100,15 +100,37 @@ where
     /// # Errors
     /// The first of its samples that cannot be read.
     pub fn samples(&self, shard: &Shard) -> Result<Vec<D::Item>, DataError> {
+        let mut samples = Vec::new();
+        self.samples_into(shard, &mut samples)?;
+        Ok(samples)
+    }
+
+    /// The same, in the memory of `samples`; what was there is dropped. Where nothing is decoded ahead, nothing else is allocated than by the
+    /// data set.
+    ///
+    /// # Errors
+    /// As [`Self::samples`]; some of the samples may be there.
+    pub fn samples_into(&self, shard: &Shard, samples: &mut Vec<D::Item>) -> Result<(), DataError> {
+        samples.clear();
         let work = &*self.work;
+        if self.threads == 0 {
+            for (at, &sample) in shard.samples().iter().enumerate() {
+                samples.push(work.get(sample, &shard.sample_random(at))?);
+            }
+            return Ok(());
+        }
         let mut queue = work.lock();
         loop {
             queue.need(shard);
             work.to_decode.notify_all();
-            if let Some(samples) = queue.take(shard) {
+            if let Some(taken) = queue.take(shard) {
+                drop(queue);
                 // Room for others.
                 work.to_decode.notify_all();
-                return samples.into_iter().collect();
+                for sample in taken {
+                    samples.push(sample?);
+                }
+                return Ok(());
             }
             queue = match queue.ticket_of(shard) {
                 Some(ticket) => work.decode(queue, &ticket),
@@ -171,18 +193,19 @@ where
         }
     }
 
+    /// Decodes sample number `sample`.
+    fn get(&self, sample: u64, random: &SampleRandom) -> Result<D::Item, DataError> {
+        catch_unwind(AssertUnwindSafe(|| self.dataset.get(sample, random))).unwrap_or_else(|_| {
+            let what = format!("the data set panicked at sample {sample}; its message is above");
+            Err(DataError::Own(what.into()))
+        })
+    }
+
     /// Decodes one sample, without holding up others.
     fn decode<'a>(&'a self, queue: MutexGuard<'a, Queue<D::Item>>, ticket: &Ticket) -> MutexGuard<'a, Queue<D::Item>> {
         drop(queue);
-        let get = || {
-            let sample = self.dataset.get(ticket.sample, &ticket.random);
-            let bytes = sample.as_ref().map_or(0, HeldBytes::held_bytes);
-            (sample, bytes)
-        };
-        let (sample, bytes) = catch_unwind(AssertUnwindSafe(get)).unwrap_or_else(|_| {
-            let what = format!("the data set panicked at sample {}; its message is above", ticket.sample);
-            (Err(DataError::Own(what.into())), 0)
-        });
+        let sample = self.get(ticket.sample, &ticket.random);
+        let bytes = sample.as_ref().map_or(0, HeldBytes::held_bytes);
         let mut queue = self.lock();
         queue.done(ticket, sample, bytes);
         self.decoded.notify_all();

@@ -136,7 +136,9 @@ impl<T> Queue<T> {
             while let Some(first) = self.shards.first_entry().filter(|first| first.key().0 < coming.step()) {
                 self.held -= first.remove().bytes;
             }
-            self.open = self.open.split_off(&(coming.step(), 0));
+            while self.open.first().is_some_and(|first| first.0 < coming.step()) {
+                self.open.pop_first();
+            }
         } else {
             let held = &mut self.held;
             self.shards.retain(|&(step, shard), waiting| {
@@ -245,7 +247,7 @@ impl<T> Queue<T> {
     }
 
     /// All samples of `shard`, once they are there.
-    pub(super) fn take(&mut self, shard: &Shard) -> Option<Vec<Result<T, DataError>>> {
+    pub(super) fn take(&mut self, shard: &Shard) -> Option<impl Iterator<Item = Result<T, DataError>> + use<T>> {
         let place = place(shard);
         if self.shards.get(&place)?.missing > 0 {
             return None;
@@ -260,7 +262,7 @@ impl<T> Queue<T> {
         if self.coming.as_ref().is_some_and(|coming| coming.has(place.0, place.1)) {
             self.next = self.next.max((place.0, place.1 + 1));
         }
-        Some(waiting.samples.into_iter().flatten().collect())
+        Some(waiting.samples.into_iter().flatten())
     }
 }
 

@@ -24,7 +24,7 @@ fn update(driver: &StepDriver) -> Task {
     driver.next()
 }
 
-fn train(driver: &StepDriver) -> Arc<Sum> {
+fn train(driver: &StepDriver) -> KeptSum {
     let update = update(driver);
     apply(driver, update)
 }
@@ -192,7 +192,7 @@ fn sums_are_kept_until_they_are_let_go_of() {
     for step in 0..6 {
         let sum = train(&driver);
         assert!(
-            Arc::ptr_eq(driver.sum_of(Step::new(step)).unwrap().sum(), &sum),
+            std::ptr::eq(driver.sum_of(Step::new(step)).unwrap().sum(), sum.sum()),
             "the newest is there"
         );
         if step != 3 {
@@ -248,8 +248,8 @@ fn who_only_follows_does_not_pile_up_buffers() {
     let (driver, _outbox) = driver(100, Order::Exact);
     for step in 0..50 {
         let sum = Sum::from_buffer(Step::new(step), GradientBuffer::zeros(driver.layout()));
-        let old = driver.lock().keeping.renew(KeptSum::new(Arc::new(sum), Trailer::Continue));
-        old.into_iter().for_each(|old| driver.lock().buffers.recycle(old));
+        let (_, old) = driver.lock().keeping.renew(sum, Trailer::Continue);
+        driver.lock().buffers.recycle(old);
     }
     assert!(driver.lock().buffers.free.len() <= 2);
 }

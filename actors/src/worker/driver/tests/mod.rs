@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use futures_util::FutureExt;
-use sardana_collectives::gradient::GradientView;
+use sardana_collectives::gradient::{GradientView, Sum};
 use sardana_collectives::ring::RingInput;
 use sardana_protocol::job::Order;
 use sardana_protocol::messages::{CatchUp, CoordinatorMessage, Form, MemberAddress, Trailer};
@@ -148,7 +148,7 @@ fn a_lone_worker_computes_adds_applies_and_concludes() {
             assert_eq!((piece, computed), (ShardRange::new(0, SHARDS), shard));
         }
         let sum = apply(&driver, driver.next());
-        let mean = sum.mean(driver.layout()).f64(0).unwrap();
+        let mean = sum.sum().mean(driver.layout()).f64(0).unwrap();
         assert_eq!(mean, [(1.0 + 2.0 + 3.0) / 4.0, step as f64, 1.0]);
     }
     assert!(matches!(driver.next(), Task::Conclude { step } if step == Step::new(2)));
