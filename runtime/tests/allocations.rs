@@ -21,8 +21,8 @@ const STEPS: u64 = 60;
 const FIRST: usize = 10;
 
 /// Values of the smaller network, and how many times as many the larger one has.
-const VALUES: usize = 100_000;
-const LARGER: usize = 10;
+const VALUES: usize = 50_000;
+const LARGER: usize = 20;
 
 /// Samples that take no memory.
 struct Numbers;
@@ -154,13 +154,12 @@ fn train(workers: u32, values: usize, metrics: usize) -> Vec<Allocated> {
 }
 
 /// The least that so many steps in a row allocate together. What does not come with each step is not counted: buffers that are made later, as
-/// threads run ahead of each other as they never did before, and, where steps are short, what is said to the coordinator every 50 ms.
+/// threads run ahead of each other as they never did before, and what is said every 50 ms, where steps are shorter.
 fn least(all: &[Allocated], steps: usize) -> Allocated {
     let least = |count: fn(&Allocated) -> u64| {
         let runs = all.iter().zip(&all[steps..]);
-        runs.map(|(from, to)| count(to) - count(from))
-            .min()
-            .expect("more steps than that")
+        let found = runs.map(|(from, to)| count(to) - count(from)).min();
+        found.expect("more steps than that")
     };
     Allocated {
         blocks: least(|allocated| allocated.blocks),
@@ -168,33 +167,37 @@ fn least(all: &[Allocated], steps: usize) -> Allocated {
     }
 }
 
-/// Left are
+/// What a worker alone may allocate in a step. Left are
 /// - the sums of the metrics, in the report that the coordinator gets of each step;
-/// - the pieces in two of the machine's commands: which buffers to retain, and, of a worker alone, which to add up.
+/// - the pieces in two commands of its machine: whose buffers to retain, and which to add up.
 const ALONE: Allocated = Allocated { blocks: 3, bytes: 64 };
 
-/// Steps in a row of several workers: they begin and end a step at different moments, so that one counts some of another's.
-const TOGETHER_STEPS: usize = 10;
+/// Steps in a row of several workers: these begin a step at different moments, so that it counts some of another's.
+const IN_A_ROW: usize = 10;
 
-/// Of three workers, without metrics, left is
-/// - one block for each: the pieces that it is to retain;
-/// - up to one for a list of reports, if steps take so long that the coordinator is told of each apart.
+/// What three workers without metrics may allocate in so many steps. Left are
+/// - a block of each in a step: the pieces in the command that says whose buffers to retain;
+/// - a block in a step, if steps take as long as it is until the coordinator is told again: the list of reports.
 ///
-/// A block more at two of the three would be 46 or more: 50, and some of them counted in the steps beside.
+/// Two blocks more in a step, as of a ring's two ranks that send something on, would be 46 at least, without such lists.
 const TOGETHER: Allocated = Allocated {
     blocks: 42,
     bytes: 1_024,
 };
 
+/// What the report of a single step may allocate beside: the list, and the sums of its metrics once more. Steps of a large network may take as
+/// long as it is until the coordinator is told again.
+const REPORT: u64 = 2;
+
 #[test]
 fn a_step_allocates_only_what_is_said_and_commanded() {
     let _counting = dhat::Profiler::builder().testing().build();
-    for (workers, metrics, steps, most) in [(1, 1, 1, ALONE), (3, 0, TOGETHER_STEPS, TOGETHER)] {
-        for values in [VALUES, LARGER * VALUES] {
+    for (workers, metrics, steps, most) in [(1, 1, 1, ALONE), (3, 0, IN_A_ROW, TOGETHER)] {
+        for (values, reports) in [(VALUES, 0), (LARGER * VALUES, steps as u64)] {
             let found = least(&train(workers, values, metrics), steps);
             println!("{workers} workers, {values} values, {steps} steps: {found:?}");
-            assert!(found.blocks <= most.blocks, "{workers} workers: {found:?}");
-            assert!(found.bytes <= most.bytes, "{workers} workers: {found:?}");
+            assert!(found.blocks <= most.blocks + reports * REPORT, "{workers} workers: {found:?}");
+            assert!(found.bytes <= most.bytes + reports * 64, "{workers} workers: {found:?}");
         }
     }
 }

@@ -15,7 +15,7 @@ use std::thread;
 
 use queue::{Queue, Ticket};
 
-use crate::{Coming, DataError, Dataset, HeldBytes, SampleRandom, Shard};
+use crate::{Coming, DataError, Dataset, HeldBytes, Shard};
 
 /// Memory for samples that wait, unless another amount is set: 256 MiB.
 pub const AHEAD_BYTES: usize = 256 << 20;
@@ -115,7 +115,7 @@ where
         let work = &*self.work;
         if self.threads == 0 {
             for (at, &sample) in shard.samples().iter().enumerate() {
-                samples.push(work.get(sample, &shard.sample_random(at))?);
+                samples.push(caught(sample, || work.dataset.get(sample, &shard.sample_random(at)))?);
             }
             return Ok(());
         }
@@ -193,24 +193,28 @@ where
         }
     }
 
-    /// Decodes sample number `sample`.
-    fn get(&self, sample: u64, random: &SampleRandom) -> Result<D::Item, DataError> {
-        catch_unwind(AssertUnwindSafe(|| self.dataset.get(sample, random))).unwrap_or_else(|_| {
-            let what = format!("the data set panicked at sample {sample}; its message is above");
-            Err(DataError::Own(what.into()))
-        })
-    }
-
     /// Decodes one sample, without holding up others.
     fn decode<'a>(&'a self, queue: MutexGuard<'a, Queue<D::Item>>, ticket: &Ticket) -> MutexGuard<'a, Queue<D::Item>> {
         drop(queue);
-        let sample = self.get(ticket.sample, &ticket.random);
-        let bytes = sample.as_ref().map_or(0, HeldBytes::held_bytes);
+        let mut bytes = 0;
+        let sample = caught(ticket.sample, || {
+            let sample = self.dataset.get(ticket.sample, &ticket.random)?;
+            bytes = sample.held_bytes();
+            Ok(sample)
+        });
         let mut queue = self.lock();
         queue.done(ticket, sample, bytes);
         self.decoded.notify_all();
         queue
     }
+}
+
+/// What `get` makes of sample number `sample`; a panic is an error as well.
+fn caught<T>(sample: u64, get: impl FnOnce() -> Result<T, DataError>) -> Result<T, DataError> {
+    catch_unwind(AssertUnwindSafe(get)).unwrap_or_else(|_| {
+        let what = format!("the data set panicked at sample {sample}; its message is above");
+        Err(DataError::Own(what.into()))
+    })
 }
 
 impl<D: Dataset> Drop for Loader<D> {
