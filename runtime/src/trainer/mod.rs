@@ -3,6 +3,7 @@
 
 mod error;
 
+use std::mem::take;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -154,21 +155,18 @@ impl<'a, M: Trainable> Training<'a, M> {
             } => {
                 let _in_step = in_step.enter(step);
                 let shards = driver.read(Member::coming_shards);
-                if *told != Some((step, shards)) {
-                    *told = Some((step, shards));
+                if told.replace((step, shards)) != Some((step, shards)) {
                     let coming = shards.start()..shards.end();
                     model.coming(Coming::new(sampler.clone(), step, coming, facts.identity.spec.steps));
                 }
-                let samples = sampler.shard_in(step, shard, std::mem::take(room));
-                gradient(model, &samples, layout, &mut buffer, mode)?;
-                *room = samples.into_room();
+                let samples = sampler.shard_in(step, shard, take(room));
+                *room = gradient(model, samples, layout, &mut buffer, mode)?;
                 driver.computed(step, piece, shard, buffer);
             }
             Task::Apply { sum } => {
                 copies.finish()?;
-                let sum = sum.sum();
-                let _in_step = in_step.enter(sum.step());
-                driver.applied(apply(model, sampler, layout, sum)?);
+                let _in_step = in_step.enter(sum.sum().step());
+                driver.applied(apply(model, sampler, layout, sum.sum())?);
             }
             Task::Load { step, state, shares } => {
                 copies.finish()?;
@@ -245,29 +243,31 @@ fn check_results(results: &[(String, f64)]) -> Result<(), TrainingError> {
     }
 }
 
+/// Returns the memory of the samples.
 fn gradient<M: Trainable>(
     model: &M,
-    samples: &Shard,
+    samples: Shard,
     layout: &Layout,
     buffer: &mut GradientBuffer,
     mode: WriteMode,
-) -> Result<(), TrainingError> {
+) -> Result<Vec<u64>, TrainingError> {
     let (step, shard) = (samples.step(), samples.index());
     let _in_shard = tracing::debug_span!("shard", shard).entered();
     let mut writer = buffer.writer(layout, mode);
     if samples.is_empty() {
         writer.zero();
-        return Ok(());
+        return Ok(samples.into_room());
     }
     let failed = |source| TrainingError::Model {
         step,
         operation: "compute a gradient",
         source,
     };
-    model.gradient(samples, &mut writer).map_err(failed)?;
+    model.gradient(&samples, &mut writer).map_err(failed)?;
     writer
         .finish()
-        .map_err(|source| TrainingError::Gradient { step, shard, source })
+        .map_err(|source| TrainingError::Gradient { step, shard, source })?;
+    Ok(samples.into_room())
 }
 
 fn apply<M: Trainable>(model: &mut M, sampler: &Sampler, layout: &Layout, sum: &Sum) -> Result<StepReport, TrainingError> {
