@@ -14,7 +14,6 @@ const DRAWN: usize = 8;
 const SIGNED: usize = 4;
 
 /// Names connections, and knows which it has named: in this life or, with the same key, in an earlier one.
-#[derive(Debug)]
 pub(super) struct SignedIds {
     key: [u8; 32],
     draw: RandomConnectionIdGenerator,

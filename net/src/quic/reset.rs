@@ -9,7 +9,7 @@ use quinn::crypto::{CryptoError, HmacKey};
 
 use super::connection_ids::SignedIds;
 
-/// A key that is the same in each life of an endpoint, and known to no other process.
+/// A key of an endpoint that no other process knows, and that each of its lives has, if they are to tell of each other's connections.
 pub struct ResetKey(pub [u8; 32]);
 
 impl std::fmt::Debug for ResetKey {

@@ -85,12 +85,16 @@ impl Buffers {
     /// Lets go of all pieces but these. A buffer that a ring still reads is left to it; others are used again.
     pub(super) fn retain(&mut self, pieces: &[ShardRange]) {
         let dropped = |piece: &&ShardRange| !pieces.contains(piece);
-        while let Some(piece) = self.partial.keys().find(dropped).copied() {
+        let mut from = ShardRange::new(0, 0);
+        while let Some(piece) = self.partial.range(from..).map(|(piece, _)| piece).find(dropped).copied() {
             self.free.extend(self.partial.remove(&piece));
+            from = piece;
         }
-        while let Some(piece) = self.whole.keys().find(dropped).copied() {
+        from = ShardRange::new(0, 0);
+        while let Some(piece) = self.whole.range(from..).map(|(piece, _)| piece).find(dropped).copied() {
             let buffer = self.whole.remove(&piece);
             self.free.extend(buffer.filter(GradientBuffer::is_unread));
+            from = piece;
         }
     }
 }

@@ -112,6 +112,7 @@ where
     /// As [`Self::samples`]; some of the samples may be there.
     pub fn samples_into(&self, shard: &Shard, samples: &mut Vec<D::Item>) -> Result<(), DataError> {
         samples.clear();
+        samples.reserve(shard.samples().len());
         let work = &*self.work;
         if self.threads == 0 {
             for (at, &sample) in shard.samples().iter().enumerate() {

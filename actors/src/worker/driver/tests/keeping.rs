@@ -195,6 +195,8 @@ fn sums_are_kept_until_they_are_let_go_of() {
             std::ptr::eq(driver.sum_of(Step::new(step)).unwrap().sum(), sum.sum()),
             "the newest is there"
         );
+        // The first step after one whose sum was not kept has its memory, and must not have its hash.
+        assert_eq!(sum.hash(), StateHash::of(&sum.bytes()));
         if step != 3 {
             driver.execute(Command::KeepSum { step: Step::new(step) });
         }
