@@ -1,7 +1,7 @@
 //! How Sardana sums gradients: the bytes of a gradient, which rank adds what in which order, and the links that carry it.
 //!
 //! - [`layout`]: where each tensor lies in a gradient's bytes; [`gradient`]: the buffers, and the finished sum.
-//! - [`reduce`]: the additions themselves.
+//! - [`reduce`]: the additions themselves; [`compression`]: f32 as halves on their way, and how far off the sum may be then.
 //! - [`links`]: streams between ranks, over QUIC or within a process.
 //! - [`ring`]: executes a rank's part of a plan step after step over links; [`moves`]: what goes over the hops of a ring plan.
 //! - [`group`]: the collective operations by themselves, for programs that train in their own way.
@@ -11,6 +11,7 @@
 //! Nothing here decides which workers are in a ring, or knows what a model is.
 
 pub mod alone;
+pub mod compression;
 pub mod gradient;
 pub mod group;
 pub mod layout;

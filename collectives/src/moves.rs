@@ -58,6 +58,12 @@ impl RingPlace {
         moves(self.rank + self.world_size - 1, self.world_size, chunks)
     }
 
+    /// Whether what it makes of its receipt of this chunk, which is over some ranks, is over all: it has the last of them.
+    #[must_use]
+    pub fn finishes(self, chunk: u32, chunks: u32) -> bool {
+        segment((self.rank + 1) % self.world_size, self.world_size, chunks).contains(&chunk)
+    }
+
     /// How many of its sends need no receipt: the chunks of its own segment.
     #[must_use]
     pub fn own(self, chunks: u32) -> u32 {
@@ -122,6 +128,9 @@ mod tests {
                     assert_eq!(receives[next].next(), Some(sent));
                     assert_eq!(sent.whole, value == all_ranks);
                     assert!(sent.whole || value.insert(next), "each rank adds once");
+                    if !sent.whole {
+                        assert_eq!(parts[next].finishes(sent.chunk, chunks), value == all_ranks);
+                    }
                     if value == all_ranks {
                         assert!(sums[next].insert(sent.chunk));
                     }

@@ -12,7 +12,7 @@ use sardana_protocol::state::Dtype;
 use crate::layout::Layout;
 
 /// Bytes that are summed at once: so few that they stay in the nearest cache while shard after shard is added.
-const TILE_BYTES: usize = 4 << 10;
+pub(crate) const TILE_BYTES: usize = 4 << 10;
 
 /// Adds `shard` to `running`: both hold the bytes `range` of a gradient laid out by `layout`, and `range` splits no element.
 ///
@@ -77,7 +77,7 @@ fn check(layout: &Layout, range: &Range<usize>, running: &[u8], shards: &[&[u8]]
 }
 
 /// The elements of `range` in tiles of one type, as places within `range`.
-fn tiles(layout: &Layout, range: Range<usize>) -> impl Iterator<Item = (Dtype, Range<usize>)> {
+pub(crate) fn tiles(layout: &Layout, range: Range<usize>) -> impl Iterator<Item = (Dtype, Range<usize>)> {
     let start = range.start;
     layout.sections(range).flat_map(move |section| {
         let (from, to) = (section.bytes.start - start, section.bytes.end - start);

@@ -13,7 +13,7 @@ use flate2::write::GzEncoder;
 use image::{ImageFormat, RgbImage};
 use sardana::hosts::state::{ADDRESS_FILE, FENCE_FILE, Fence, INCARNATION_FILE, StateDirectory};
 use sardana::hosts::{Existing, JoinFile, Missing, PrivateFolder};
-use sardana_collectives::group::{Call, ElementType, Order, Reduced, Reduction};
+use sardana_collectives::group::{Call, Compression, ElementType, Order, Reduced, Reduction};
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot, encode_trailer};
 use sardana_data::formats::tfrecords::framing::Writer;
 use sardana_data::formats::tfrecords::{Example, Feature, Verify, index_file};
@@ -121,6 +121,7 @@ fn said_over_a_network() {
         length: 1 << 40,
         reduction: Reduction::Mean,
         order: Order::Fast,
+        compression: Compression::None,
     });
     keep("links", "call", None, &call.encode());
     for (kind, text) in [

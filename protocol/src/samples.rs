@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::checkpoint::{DepotId, Manifest, PieceHash, Placing};
 use crate::data::{DataFingerprint, DataHash};
-use crate::job::{Fingerprint, JobIdentity, JobSpec, LastBatch, Order, Task};
+use crate::job::{Compression, Fingerprint, JobIdentity, JobSpec, LastBatch, Order, Task};
 use crate::limits::PIECE_BYTES;
 use crate::memory::GradientMemory;
 use crate::messages::{Call, Introduction, Standing, Tally, WorkerHello};
@@ -23,6 +23,7 @@ pub fn spec() -> JobSpec {
         batch: 16,
         last_batch: LastBatch::Short,
         order: Order::Exact,
+        compression: Compression::None,
         data: DataFingerprint::default(),
     }
 }

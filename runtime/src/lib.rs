@@ -43,7 +43,7 @@ pub use environment::{LINK_VARIABLE, LinkChoice, LinkVariableError, ROUND_TRIP_V
 pub use job::Job;
 pub use sardana_actors::agent::AgentEvent;
 pub use sardana_actors::fault;
-pub use sardana_protocol::job::{JobSpec, Order};
+pub use sardana_protocol::job::{Compression, JobSpec, Order};
 pub use sardana_protocol::membership::{
     Balance, Calm, CheckpointEvent, GenerationEvent, JobEvent, Loss, SaveCounts, Saves, Summary, WorkerEvent,
 };

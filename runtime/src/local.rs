@@ -9,7 +9,7 @@ use sardana_actors::worker::{ActorCommand, Mismatch, Outbox, StepDriver};
 use sardana_collectives::links;
 use sardana_collectives::ring::{self, PlanLinks, RingConfig, RingError, RingInput, RingLinks};
 use sardana_protocol::assign::{Means, NoRoom, steady};
-use sardana_protocol::job::{JobSpec, Order};
+use sardana_protocol::job::{Compression, JobSpec, Order};
 use sardana_protocol::member::{Event, Heartbeat};
 use sardana_protocol::messages::{CoordinatorMessage, Form, MemberAddress, StepReport, WorkerMessage};
 use sardana_protocol::plan::{Plan, Visit};
@@ -18,6 +18,7 @@ use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 use tokio::sync::mpsc;
 use tokio::time::{Duration, interval};
 
+use crate::job::JobError;
 use crate::model::{ModelError, Trainable};
 use crate::trainer::{self, TrainingError};
 
@@ -71,6 +72,9 @@ pub enum LocalError {
         /// What contradicts what in it.
         mismatch: Mismatch,
     },
+    /// The job's settings contradict one another.
+    #[error(transparent)]
+    Job(#[from] JobError),
     /// No workers were asked for.
     #[error("expected at least one worker, found none")]
     NoWorkers,
@@ -105,6 +109,9 @@ where
 {
     if workers == 0 {
         return Err(LocalError::NoWorkers);
+    }
+    if !job.compression.is_possible(job.order) {
+        return Err(JobError::Compression(job.compression).into());
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     thread::scope(|scope| {
@@ -202,7 +209,7 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
             Some((rank, command)) = commands.recv() => match command {
                 ActorCommand::Connect { form, inbox } => {
                     let links = std::mem::take(&mut ends[rank]);
-                    rings.spawn(run_ring(*form, job.order, job.shards, links, inbox, Arc::clone(&drivers[rank])));
+                    rings.spawn(run_ring(*form, job.order, job.compression, job.shards, links, inbox, Arc::clone(&drivers[rank])));
                 }
                 ActorCommand::Fail { mismatch, .. } => return Err(LocalError::Broken { rank, mismatch }),
                 // A fixed membership: no worker joins, leaves or is behind, and there are no checkpoints.
@@ -248,6 +255,7 @@ fn even(order: Order, shards: u32, ranks: usize) -> Result<Vec<Visit>, NoRoom> {
 async fn run_ring(
     form: Form,
     order: Order,
+    compression: Compression,
     shards: u32,
     links: RingLinks,
     inbox: mpsc::UnboundedReceiver<RingInput>,
@@ -258,6 +266,7 @@ async fn run_ring(
         rank: form.rank,
         world_size: form.world_size,
         order,
+        compression,
         shards,
         step: form.step,
         first: form.first,

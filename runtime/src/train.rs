@@ -81,7 +81,7 @@ fn log_job(event: &JobEvent) {
             tracing::info!(target: "sardana::event::recorded_again", ?after, "the job is written down again");
         }
         JobEvent::Done(summary) => {
-            tracing::info!(target: "sardana::event::done", step = %summary.step, order = %summary.order, hash = %summary.hash, "the job is done");
+            tracing::info!(target: "sardana::event::done", step = %summary.step, order = %summary.order, compression = %summary.compression, hash = %summary.hash, "the job is done");
         }
         JobEvent::Failed { reason } => {
             tracing::error!(target: "sardana::event::failed", %reason, "the job failed");

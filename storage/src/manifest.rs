@@ -9,7 +9,7 @@ use sardana_protocol::checkpoint::{
     Condition, DepotId, Description, Head, Manifest, ManifestId, ManifestKey, PieceHash, Placing,
 };
 use sardana_protocol::codec::{self, LARGEST_LIMIT};
-use sardana_protocol::job::{EarlierIdentity, JobIdentity};
+use sardana_protocol::job::{EarlierIdentity, JobIdentity, UncompressedIdentity};
 use sardana_protocol::limits::{DESCRIPTION_PIECES, MAX_DEPOTS, MAX_PIECES, MAX_TENSORS, PIECE_BYTES, TENSOR_BYTES};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::JobId;
@@ -19,10 +19,13 @@ use serde::{Deserialize, Serialize};
 use crate::store;
 
 /// The form of a manifest's bytes. A higher one is refused.
-const FORMAT: u16 = 2;
+const FORMAT: u16 = 3;
 
-/// The form before jobs told what they train on. What it can say is still written in it, so that a manifest which was written then has the
-/// same bytes, and the name that these give it, wherever it is copied.
+/// The form before gradients could be compressed. What an earlier form can say is still written in it, so that a manifest which was written
+/// then has the same bytes, and the name that these give it, wherever it is copied.
+const WITHOUT_COMPRESSION: u16 = 2;
+
+/// The form before jobs told what they train on.
 const WITHOUT_DATA: u16 = 1;
 
 /// Longest head: an identity with texts of a kilobyte each, a few pieces and depots.
@@ -79,12 +82,13 @@ fn senseless(found: impl ToString) -> ManifestError {
 /// When it says more than a manifest may.
 pub fn encode(manifest: &Manifest) -> Result<Vec<u8>, ManifestError> {
     check(manifest)?;
-    let (format, head) = match EarlierIdentity::of(&manifest.identity) {
-        Some(earlier) => (WITHOUT_DATA, codec::encode(&prologue(manifest, earlier), HEAD_BYTES)),
-        None => (
-            FORMAT,
-            codec::encode(&prologue(manifest, manifest.identity.clone()), HEAD_BYTES),
-        ),
+    let identity = &manifest.identity;
+    let (format, head) = if let Some(earlier) = EarlierIdentity::of(identity) {
+        (WITHOUT_DATA, codec::encode(&prologue(manifest, earlier), HEAD_BYTES))
+    } else if let Some(earlier) = UncompressedIdentity::of(identity) {
+        (WITHOUT_COMPRESSION, codec::encode(&prologue(manifest, earlier), HEAD_BYTES))
+    } else {
+        (FORMAT, codec::encode(&prologue(manifest, identity.clone()), HEAD_BYTES))
     };
     let head = head.map_err(senseless)?;
     let mut bytes = Vec::with_capacity(6 + head.len() + 32 * manifest.pieces.len());
@@ -151,10 +155,10 @@ pub fn decode(bytes: &[u8]) -> Result<Manifest, ManifestError> {
     let (length, rest) = rest.split_first_chunk().ok_or_else(cut)?;
     let length = u32::from_le_bytes(*length) as usize;
     let (head, pieces) = rest.split_at_checked(length).ok_or_else(cut)?;
-    let (head, identity) = if format <= WITHOUT_DATA {
-        read_prologue::<EarlierIdentity>(head)?
-    } else {
-        read_prologue::<JobIdentity>(head)?
+    let (head, identity) = match format {
+        ..=WITHOUT_DATA => read_prologue::<EarlierIdentity>(head)?,
+        WITHOUT_COMPRESSION => read_prologue::<UncompressedIdentity>(head)?,
+        _ => read_prologue::<JobIdentity>(head)?,
     };
     let (pieces, rest) = pieces.as_chunks::<32>();
     if !rest.is_empty() {
@@ -297,8 +301,8 @@ mod tests {
             assert!(decode_as(&flipped, key).is_err(), "byte {at}");
         }
         let mut later = bytes.clone();
-        later[0] = 3;
-        assert!(matches!(decode(&later), Err(ManifestError::Later(3))));
+        later[0] = 4;
+        assert!(matches!(decode(&later), Err(ManifestError::Later(4))));
         let huge = Manifest {
             bytes: u64::MAX,
             ..manifest
@@ -307,13 +311,18 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_said_before_data_were_told_has_the_bytes_of_then() {
+    fn what_could_be_said_earlier_has_the_bytes_of_then() {
         let mut earlier = manifest();
         earlier.identity.fingerprint.settings = sardana_protocol::state::StateHash::of(b"");
         let bytes = encode(&earlier).unwrap();
         assert_eq!(bytes[..2], WITHOUT_DATA.to_le_bytes());
         assert_eq!(decode(&bytes), Ok(earlier.clone()));
         earlier.identity.spec.last_batch = sardana_protocol::job::LastBatch::Dropped;
+        let bytes = encode(&earlier).unwrap();
+        assert_eq!(bytes[..2], WITHOUT_COMPRESSION.to_le_bytes());
+        assert_eq!(decode(&bytes), Ok(earlier.clone()));
+        earlier.identity.spec.order = sardana_protocol::job::Order::Fast;
+        earlier.identity.spec.compression = sardana_protocol::job::Compression::Bf16;
         let bytes = encode(&earlier).unwrap();
         assert_eq!(bytes[..2], FORMAT.to_le_bytes());
         assert_eq!(decode(&bytes), Ok(earlier));

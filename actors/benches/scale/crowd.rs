@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use sardana_net::wire::limits::CONTROL_FRAME_BYTES;
 use sardana_protocol::checkpoint::{Condition, DepotId, Manifest};
 use sardana_protocol::codec::encode;
-use sardana_protocol::job::{JobSpec, Order};
+use sardana_protocol::job::{Compression, JobSpec, Order};
 use sardana_protocol::limits::{MAX_SHARDS, MAX_WORKERS};
 use sardana_protocol::membership::{
     Balance, CheckpointEvent, Command, Config, Contents, DepotEvent, Event, GenerationEvent, JobEvent, Loss, Membership,
@@ -92,6 +92,7 @@ impl Crowd {
             shards,
             steps: spec(shards).steps,
             order: Order::Exact,
+            compression: Compression::None,
             balance: Balance::Off,
             task: identity(shards).task(),
             build: identity(shards).build(),

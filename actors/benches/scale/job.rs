@@ -2,7 +2,7 @@
 
 use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestId, ManifestKey, Placing};
 use sardana_protocol::data::DataFingerprint;
-use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, LastBatch, Order};
+use sardana_protocol::job::{Compression, Fingerprint, JobIdentity, JobSpec, LastBatch, Order};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, Step, WorkerId};
@@ -38,6 +38,7 @@ pub(crate) fn spec(shards: u32) -> JobSpec {
         batch: 1 << 13,
         last_batch: LastBatch::Short,
         order: Order::Exact,
+        compression: Compression::None,
         data: DataFingerprint::default(),
     }
 }

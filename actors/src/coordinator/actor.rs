@@ -282,6 +282,7 @@ impl State {
             shards: spec.shards,
             steps: spec.steps,
             order: spec.order,
+            compression: spec.compression,
             balance: self.config.balance,
             task: identity.task(),
             build: identity.build(),

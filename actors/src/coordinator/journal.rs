@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use sardana_protocol::codec::{CodecError, decode, encode};
-use sardana_protocol::job::{EarlierIdentity, JobIdentity};
+use sardana_protocol::job::{EarlierIdentity, JobIdentity, UncompressedIdentity};
 use sardana_protocol::membership::{EarlierRecord, JobRecord, WorkerRecord};
 use sardana_protocol::words::WorkerId;
 use sardana_storage::catalogue::limits::{BATCH_BYTES, BATCH_CHANGES, KEY_BYTES, SCAN_ENTRIES, VALUE_BYTES};
@@ -31,7 +31,10 @@ const RECORD: &str = "record";
 const WORKERS: &str = "workers";
 
 /// In place of a record's first part, which it cannot be: a version that does not know it says so.
-const FORM: &[u8] = b"sardana record 3";
+const FORM: &[u8] = b"sardana record 4";
+
+/// The form before gradients could be compressed.
+const WITHOUT_COMPRESSION: &[u8] = b"sardana record 3";
 
 /// The form before jobs told what they train on.
 const WITHOUT_DATA: &[u8] = b"sardana record 2";
@@ -211,6 +214,7 @@ fn job_of(entries: &Entries) -> Result<Option<KeptJob>, RecordsError> {
     match entries.get(&(JOB, vec![0])).map(Vec::as_slice) {
         None => Ok(None),
         Some(FORM) => Ok(Some(present::<JobIdentity>(entries)?)),
+        Some(WITHOUT_COMPRESSION) => Ok(Some(present::<UncompressedIdentity>(entries)?)),
         Some(WITHOUT_DATA) => Ok(Some(present::<EarlierIdentity>(entries)?)),
         Some(_) => Ok(Some(earlier(entries)?)),
     }

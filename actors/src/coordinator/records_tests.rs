@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use sardana_net::environment::Environment;
 use sardana_protocol::codec::{decode, encode};
-use sardana_protocol::job::{JobIdentity, Order};
+use sardana_protocol::job::{Compression, JobIdentity, Order};
 use sardana_protocol::limits::RELEASED_KEPT;
 use sardana_protocol::membership::{Balance, Config, EarlierRecord, JobEvent, JobRecord, Membership};
 use sardana_protocol::messages::Tally;
@@ -43,6 +43,7 @@ fn job(name: &str) -> KeptJob {
         shards: 8,
         steps: Step::new(10),
         order: Order::Exact,
+        compression: Compression::None,
         balance: Balance::default(),
         task: samples::identity().task(),
         build: hash,

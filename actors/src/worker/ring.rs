@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ractor::ActorRef;
 use sardana_collectives::ring::{self, RingConfig, RingError, RingInput};
-use sardana_protocol::job::Order;
+use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::member::Member;
 use sardana_protocol::messages::Form;
 use sardana_protocol::words::{Step, WorkerId};
@@ -27,6 +27,7 @@ pub(super) enum Start {
 pub(super) struct Ring {
     pub(super) form: Form,
     pub(super) order: Order,
+    pub(super) compression: Compression,
     /// K.
     pub(super) shards: u32,
     pub(super) start: Start,
@@ -61,6 +62,7 @@ impl Ring {
         let Self {
             form,
             order,
+            compression,
             shards,
             start,
             inbox,
@@ -107,6 +109,7 @@ impl Ring {
             rank: form.rank,
             world_size: form.world_size,
             order,
+            compression,
             shards,
             step,
             first: form.first.clone(),

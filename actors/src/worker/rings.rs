@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ractor::ActorRef;
 use sardana_collectives::ring::RingInput;
-use sardana_protocol::job::{JobSpec, Order};
+use sardana_protocol::job::{Compression, JobSpec, Order};
 use sardana_protocol::messages::Form;
 use sardana_protocol::words::{Generation, Step};
 use tokio::sync::{mpsc, oneshot};
@@ -20,6 +20,7 @@ use crate::peers::{PeerGroup, Peers};
 /// What the rings are made from, and those that there are.
 pub(super) struct Rings {
     order: Order,
+    compression: Compression,
     shards: u32,
     driver: Arc<StepDriver>,
     peers: Arc<Peers>,
@@ -38,6 +39,7 @@ impl Rings {
     pub(super) fn new(job: &JobSpec, driver: Arc<StepDriver>, peers: Arc<Peers>) -> Self {
         Self {
             order: job.order,
+            compression: job.compression,
             shards: job.shards,
             driver,
             peers,
@@ -144,6 +146,7 @@ impl Rings {
         let ring = Ring {
             form,
             order: self.order,
+            compression: self.compression,
             shards: self.shards,
             start,
             inbox,

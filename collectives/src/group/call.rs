@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sardana_protocol::job::Order;
+use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::words::Rank;
 
 use super::element::{ElementType, Reduction};
@@ -50,13 +50,16 @@ pub struct Reduced {
     pub reduction: Reduction,
     /// In which order they are combined.
     pub order: Order,
+    /// As what they travel.
+    pub compression: Compression,
 }
 
 /// Bytes of an encoded call.
 pub const CALL_BYTES: usize = 16;
 
 impl Call {
-    /// The payload of a call's frame: kind, type, reduction, order, root (4 bytes), length (8 bytes), little-endian; zeros where it has none.
+    /// The payload of a call's frame: kind, type, reduction, order, root (4 bytes), length (8 bytes), little-endian; zeros where it has none. In
+    /// place of a root, what is reduced has its compression.
     #[must_use]
     pub fn encode(&self) -> [u8; CALL_BYTES] {
         let (kind, element, length) = match *self {
@@ -75,7 +78,8 @@ impl Call {
         };
         let root = match *self {
             Self::Broadcast { root, .. } => root.get(),
-            Self::AllReduce(_) | Self::ReduceScatter(_) | Self::AllGather { .. } | Self::Lengths { .. } | Self::Barrier => 0,
+            Self::AllReduce(reduced) | Self::ReduceScatter(reduced) => compression_number(reduced.compression),
+            Self::AllGather { .. } | Self::Lengths { .. } | Self::Barrier => 0,
         };
         let mut bytes = [0; CALL_BYTES];
         bytes[..4].copy_from_slice(&[kind, element.map_or(0, |element| element as u8), reduction, order]);
@@ -90,7 +94,7 @@ impl Call {
         let bytes: [u8; CALL_BYTES] = bytes.try_into().ok()?;
         let [kind, element, reduction, order, root @ .., _, _, _, _, _, _, _, _] = bytes;
         let length = u64::from_le_bytes(*bytes.last_chunk()?);
-        let element = ElementType::from_repr(element);
+        let (element, root) = (ElementType::from_repr(element), u32::from_le_bytes(root));
         let reduced = || {
             Some(Reduced {
                 element: element?,
@@ -99,6 +103,9 @@ impl Call {
                 order: [Order::Exact, Order::Fast]
                     .into_iter()
                     .find(|&known| order_number(known) == order)?,
+                compression: [Compression::None, Compression::Bf16, Compression::F16]
+                    .into_iter()
+                    .find(|&known| compression_number(known) == root)?,
             })
         };
         let call = match kind {
@@ -110,7 +117,7 @@ impl Call {
             },
             4 => Self::Lengths { element: element? },
             5 => Self::Broadcast {
-                root: Rank::new(u32::from_le_bytes(root)),
+                root: Rank::new(root),
                 element: element?,
                 length,
             },
@@ -126,6 +133,14 @@ const fn order_number(order: Order) -> u8 {
     match order {
         Order::Exact => 1,
         Order::Fast => 2,
+    }
+}
+
+const fn compression_number(compression: Compression) -> u32 {
+    match compression {
+        Compression::None => 0,
+        Compression::Bf16 => 1,
+        Compression::F16 => 2,
     }
 }
 
@@ -149,8 +164,9 @@ impl fmt::Display for Reduced {
             length,
             reduction,
             order,
+            compression,
         } = self;
-        write!(f, "{length} {element}, {reduction}, {order}")
+        write!(f, "{length} {element}, {reduction}, {order}{}", compression.behind_order())
     }
 }
 
@@ -164,6 +180,11 @@ mod tests {
             length: 0x0102_0304_0506_0708,
             reduction: Reduction::Mean,
             order: Order::Fast,
+            compression: Compression::None,
+        };
+        let compressed = Reduced {
+            compression: Compression::F16,
+            ..reduced
         };
         let (element, length) = (ElementType::U64, u64::MAX);
         let root = Rank::new(0x0102);
@@ -174,6 +195,7 @@ mod tests {
             Call::Lengths { element },
             Call::Broadcast { root, element, length },
             Call::Barrier,
+            Call::ReduceScatter(compressed),
         ]
     }
 
@@ -184,6 +206,7 @@ mod tests {
             calls()[4].encode(),
             [5, 7, 0, 0, 2, 1, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255]
         );
+        assert_eq!(calls()[6].encode(), [2, 3, 4, 2, 2, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1]);
     }
 
     #[test]

@@ -9,10 +9,11 @@ use std::cell::RefCell;
 use std::mem::swap;
 use std::ops::Range;
 
-use super::element::{Element, Reduction};
+use super::element::Reduction;
 use super::error::GroupError;
 use super::lane::{Frame, Lane};
 use super::operation::{Operation, part};
+use super::travel::Travel;
 use crate::limits::BLOCK_CHUNKS;
 use crate::links::frame::FrameKind;
 
@@ -24,17 +25,18 @@ pub(super) struct Rooms {
 }
 
 /// Makes this rank's part of `values` the result.
-pub(super) async fn reduce_scatter<E: Element>(
+pub(super) async fn reduce_scatter<T: Travel>(
     operation: Operation,
     lane: &mut Lane,
+    travel: T,
     reduction: Reduction,
-    values: &RefCell<&mut [E]>,
+    values: &RefCell<&mut [T::Value]>,
     rooms: &mut Rooms,
 ) -> Result<(), GroupError> {
     let length = values.borrow().len();
-    let block = (operation.chunk_bytes / E::RUNNING_BYTES).max(1) * BLOCK_CHUNKS;
+    let block = (operation.chunk_bytes / T::RUNNING_BYTES).max(1) * BLOCK_CHUNKS;
     let longest = length.div_ceil(operation.world_size as usize);
-    let bytes = block.min(longest) * E::RUNNING_BYTES;
+    let bytes = block.min(longest) * T::RUNNING_BYTES;
     rooms.received.resize(bytes, 0);
     rooms.sent.resize(bytes, 0);
     for start in (0..longest).step_by(block) {
@@ -48,25 +50,25 @@ pub(super) async fn reduce_scatter<E: Element>(
             let Lane { from, to } = lane;
             let Rooms { received, sent } = rooms;
             let sending = async {
-                for (frame, at) in frames::<E>(operation, &sends) {
+                for (frame, at) in frames::<T>(operation, &sends) {
                     let own = sends.start + at.start..sends.start + at.end;
                     let load = |out: &mut [u8]| match round {
-                        1 => E::begin(&values.borrow()[own], out),
-                        _ => out.copy_from_slice(&sent[bytes_of::<E>(&at)]),
+                        1 => travel.begin(&values.borrow()[own], out),
+                        _ => out.copy_from_slice(&sent[bytes_of::<T>(&at)]),
                     };
                     to.send(operation.stamp, frame, load).await?;
                 }
                 Ok(())
             };
             let receiving = async {
-                for (frame, at) in frames::<E>(operation, &receives) {
+                for (frame, at) in frames::<T>(operation, &receives) {
                     let running = from.receive(operation.stamp, frame).await?;
                     let own = receives.start + at.start..receives.start + at.end;
                     if round + 1 < operation.world_size {
-                        let room = &mut received[bytes_of::<E>(&at)];
-                        E::fold(reduction, &running, &values.borrow()[own], room);
+                        let room = &mut received[bytes_of::<T>(&at)];
+                        travel.fold(reduction, &running, &values.borrow()[own], room);
                     } else {
-                        E::close(reduction, operation.world_size, &running, &mut values.borrow_mut()[own]);
+                        travel.close(reduction, operation.world_size, &running, &mut values.borrow_mut()[own]);
                     }
                 }
                 Ok(())
@@ -79,17 +81,17 @@ pub(super) async fn reduce_scatter<E: Element>(
 }
 
 /// The frames of one block's running values, with their places in the block.
-fn frames<E: Element>(operation: Operation, block: &Range<usize>) -> impl Iterator<Item = (Frame, Range<usize>)> + use<E> {
-    operation.running_chunks::<E>(0..block.len()).map(|(index, at)| {
+fn frames<T: Travel>(operation: Operation, block: &Range<usize>) -> impl Iterator<Item = (Frame, Range<usize>)> + use<T> {
+    operation.chunks(0..block.len(), T::RUNNING_BYTES).map(|(index, at)| {
         let frame = Frame {
             kind: FrameKind::Running,
             index,
-            bytes: at.len() * E::RUNNING_BYTES,
+            bytes: at.len() * T::RUNNING_BYTES,
         };
         (frame, at)
     })
 }
 
-fn bytes_of<E: Element>(places: &Range<usize>) -> Range<usize> {
-    places.start * E::RUNNING_BYTES..places.end * E::RUNNING_BYTES
+fn bytes_of<T: Travel>(places: &Range<usize>) -> Range<usize> {
+    places.start * T::RUNNING_BYTES..places.end * T::RUNNING_BYTES
 }

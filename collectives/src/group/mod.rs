@@ -28,6 +28,7 @@
 //! - [`Element`], [`Reduction`]: what is reduced, and what becomes of an element. [`Order::Exact`] combines in rank order, 0 to n-1,
 //!   whatever the length; [`Order::Fast`] in an order that depends on an element's place and on how many ranks there are (between threads of one
 //!   host it was not faster).
+//! - [`Group::compress`]: f32 travel as halves, in half the bytes, in [`Order::Fast`] alone; [`crate::compression`] tells the error.
 //! - Buffers are reduced where they are. Beside them an operation has what the links hold, and in `Order::Fast` a megabyte, which is kept
 //!   for the next.
 //! - Calls that differ from rank to rank, a rank that is gone, or a coordinator that ends the ranks' generation: each ends the
@@ -46,16 +47,18 @@ pub mod horovod;
 mod in_process;
 mod lane;
 mod operation;
+mod reducing;
 mod running;
 mod spread;
 #[cfg(test)]
 mod tests;
+mod travel;
 
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-pub use sardana_protocol::job::Order;
+pub use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::words::{Generation, Rank};
 
 pub use alarm::Alarm;
@@ -66,6 +69,7 @@ use fast::Rooms;
 use lane::Lanes;
 pub use lane::{GroupLinks, LaneLinks};
 use operation::part;
+use travel::AsTheyAre;
 
 use crate::limits::CHUNK_BYTES;
 
@@ -83,6 +87,7 @@ pub struct Group {
     alarm: Alarm,
     broken: Option<Arc<GroupError>>,
     rooms: Rooms,
+    compression: Compression,
     chunk_bytes: usize,
 }
 
@@ -127,6 +132,7 @@ impl Group {
             alarm,
             broken: None,
             rooms: Rooms::default(),
+            compression: Compression::None,
             chunk_bytes,
         }
     }
@@ -149,81 +155,18 @@ impl Group {
         self.generation
     }
 
+    /// As what f32 travel from the next call on, where they are reduced in [`Order::Fast`]: each hop rounds what the ranks so far make together, and
+    /// all ranks get the same rounded results. How far these may be off is told in [`crate::compression`]. Exact order, other types, and what is
+    /// not reduced are never compressed. All ranks set the same, since it is part of each call that it concerns. [`Compression::None`] at first.
+    pub const fn compress(&mut self, compression: Compression) {
+        self.compression = compression;
+    }
+
     /// Which of `length` values are this rank's part: all parts together are all values, in rank order, and their lengths differ by one at
     /// most.
     #[must_use]
     pub fn part(&self, length: usize) -> Range<usize> {
         part(length, self.rank.get(), self.world_size)
-    }
-
-    /// Makes each of `values` what the values of all ranks at its place become, on all ranks. All ranks call it, with as many values of the
-    /// same type, the same reduction and the same order; it blocks until they have.
-    ///
-    /// # Errors
-    /// See [`GroupError`]; `values` are anything then.
-    pub fn all_reduce<E: Element>(
-        &mut self,
-        values: &mut [E],
-        reduction: Reduction,
-        order: Order,
-    ) -> Result<(), GroupError> {
-        let length = values.len();
-        let call = Call::AllReduce(reduced::<E>(length, reduction, order));
-        self.check_mean(call, reduction, E::TYPE)?;
-        let world_size = self.world_size;
-        let part = |rank| part(length, rank, world_size);
-        self.run(
-            call,
-            values,
-            |values| E::alone(values),
-            async |operation, lanes, rooms, values| match order {
-                Order::Exact => exact::reduce(operation, lanes, reduction, values, |_| 0..length).await,
-                Order::Fast => {
-                    let values = RefCell::new(values);
-                    operation.call(&mut lanes.running).await?;
-                    let reducing = async {
-                        fast::reduce_scatter(operation, &mut lanes.running, reduction, &values, rooms).await?;
-                        spread::all_gather(operation, &mut lanes.running, &values, part).await
-                    };
-                    tokio::try_join!(reducing, operation.agreed(&mut lanes.finished)).map(|_| ())
-                }
-            },
-        )
-    }
-
-    /// As [`Self::all_reduce`], but each rank gets the results of its own [`Self::part`] of `values` alone, which is returned. The other
-    /// values are anything afterwards.
-    ///
-    /// # Errors
-    /// See [`GroupError`]; `values` are anything then.
-    pub fn reduce_scatter<'a, E: Element>(
-        &mut self,
-        values: &'a mut [E],
-        reduction: Reduction,
-        order: Order,
-    ) -> Result<&'a mut [E], GroupError> {
-        let length = values.len();
-        let call = Call::ReduceScatter(reduced::<E>(length, reduction, order));
-        self.check_mean(call, reduction, E::TYPE)?;
-        let world_size = self.world_size;
-        // The last rank has its part before the others.
-        let last = part(length, world_size - 1, world_size);
-        let takes = |rank| part(length, rank, world_size).start..last.start;
-        self.run(
-            call,
-            &mut *values,
-            |values| E::alone(values),
-            async |operation, lanes, rooms, values| match order {
-                Order::Exact => exact::reduce(operation, lanes, reduction, values, takes).await,
-                Order::Fast => {
-                    let values = RefCell::new(values);
-                    operation.call(&mut lanes.running).await?;
-                    let reducing = fast::reduce_scatter(operation, &mut lanes.running, reduction, &values, rooms);
-                    tokio::try_join!(reducing, operation.agreed(&mut lanes.finished)).map(|_| ())
-                }
-            },
-        )?;
-        Ok(&mut values[self.part(length)])
     }
 
     /// Brings each rank's [`Self::part`] of `values` to all ranks: before, each rank has its own part there, and the others are anything;
@@ -255,7 +198,7 @@ impl Group {
             async |operation, lanes, _, values| {
                 let values = RefCell::new(values);
                 operation.call(&mut lanes.running).await?;
-                let gathering = spread::all_gather(operation, &mut lanes.running, &values, part);
+                let gathering = spread::all_gather(operation, &mut lanes.running, AsTheyAre::NEW, &values, part);
                 tokio::try_join!(gathering, operation.agreed(&mut lanes.finished)).map(|_| ())
             },
         )
@@ -321,23 +264,6 @@ impl Group {
         let generation = self.generation;
         let broken = |source| GroupError::Broken { generation, source };
         self.broken.clone().map(broken).map_or(Ok(()), Err)
-    }
-
-    fn check_mean(&mut self, call: Call, reduction: Reduction, element: ElementType) -> Result<(), GroupError> {
-        self.check_whole()?;
-        if reduction == Reduction::Mean && element.is_integer() {
-            return Err(self.breaks(GroupError::MeanOfIntegers { call }));
-        }
-        Ok(())
-    }
-}
-
-fn reduced<E: Element>(length: usize, reduction: Reduction, order: Order) -> Reduced {
-    Reduced {
-        element: E::TYPE,
-        length: length as u64,
-        reduction,
-        order,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Brings values to all ranks as they are. Knows no reductions.
+//! Brings values to all ranks. Knows no reductions.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -7,20 +7,22 @@ use super::element::Element;
 use super::error::GroupError;
 use super::lane::{Frame, Incoming, Lane, Outgoing};
 use super::operation::Operation;
+use super::travel::{AsTheyAre, Travel};
 use crate::links::frame::FrameKind;
 
 /// Brings each rank's part of `values`, which `part` tells, to all ranks: each goes around the ring.
-pub(super) async fn all_gather<E: Element>(
+pub(super) async fn all_gather<T: Travel>(
     operation: Operation,
     lane: &mut Lane,
-    values: &RefCell<&mut [E]>,
+    travel: T,
+    values: &RefCell<&mut [T::Value]>,
     part: impl Fn(u32) -> Range<usize>,
 ) -> Result<(), GroupError> {
     for round in 0..operation.world_size - 1 {
         let (sent, received) = (part(operation.before(round)), part(operation.before(round + 1)));
         tokio::try_join!(
-            send(operation, &mut lane.to, values, sent),
-            receive(operation, &mut lane.from, values, received)
+            send(operation, &mut lane.to, travel, values, sent),
+            receive(operation, &mut lane.from, travel, values, received)
         )?;
     }
     Ok(())
@@ -33,72 +35,76 @@ pub(super) async fn broadcast<E: Element>(
     values: &mut [E],
     root: u32,
 ) -> Result<(), GroupError> {
-    let all = 0..values.len();
+    let (travel, all) = (AsTheyAre::<E>::NEW, 0..values.len());
     let values = RefCell::new(values);
     if operation.rank == root {
-        return send(operation, &mut lane.to, &values, all).await;
+        return send(operation, &mut lane.to, travel, &values, all).await;
     }
     let next = (operation.rank + 1) % operation.world_size;
-    for (frame, range) in frames::<E>(operation, all) {
-        receive_one(operation, &mut lane.from, &values, (frame, range.clone())).await?;
+    for (frame, range) in frames::<AsTheyAre<E>>(operation, all) {
+        receive_one(operation, &mut lane.from, travel, &values, (frame, range.clone())).await?;
         if next != root {
-            send_one(operation, &mut lane.to, &values, (frame, range)).await?;
+            send_one(operation, &mut lane.to, travel, &values, (frame, range)).await?;
         }
     }
     Ok(())
 }
 
-async fn send<E: Element>(
+async fn send<T: Travel>(
     operation: Operation,
     to: &mut Outgoing,
-    values: &RefCell<&mut [E]>,
+    travel: T,
+    values: &RefCell<&mut [T::Value]>,
     range: Range<usize>,
 ) -> Result<(), GroupError> {
-    for one in frames::<E>(operation, range) {
-        send_one(operation, to, values, one).await?;
+    for one in frames::<T>(operation, range) {
+        send_one(operation, to, travel, values, one).await?;
     }
     Ok(())
 }
 
-async fn receive<E: Element>(
+async fn receive<T: Travel>(
     operation: Operation,
     from: &mut Incoming,
-    values: &RefCell<&mut [E]>,
+    travel: T,
+    values: &RefCell<&mut [T::Value]>,
     range: Range<usize>,
 ) -> Result<(), GroupError> {
-    for one in frames::<E>(operation, range) {
-        receive_one(operation, from, values, one).await?;
+    for one in frames::<T>(operation, range) {
+        receive_one(operation, from, travel, values, one).await?;
     }
     Ok(())
 }
 
-async fn send_one<E: Element>(
+async fn send_one<T: Travel>(
     operation: Operation,
     to: &mut Outgoing,
-    values: &RefCell<&mut [E]>,
+    travel: T,
+    values: &RefCell<&mut [T::Value]>,
     (frame, range): (Frame, Range<usize>),
 ) -> Result<(), GroupError> {
-    let load = |out: &mut [u8]| out.copy_from_slice(bytemuck::cast_slice(&values.borrow()[range]));
-    to.send(operation.stamp, frame, load).await
+    let store = |out: &mut [u8]| travel.store(&values.borrow()[range], out);
+    to.send(operation.stamp, frame, store).await
 }
 
-async fn receive_one<E: Element>(
+async fn receive_one<T: Travel>(
     operation: Operation,
     from: &mut Incoming,
-    values: &RefCell<&mut [E]>,
+    travel: T,
+    values: &RefCell<&mut [T::Value]>,
     (frame, range): (Frame, Range<usize>),
 ) -> Result<(), GroupError> {
     let payload = from.receive(operation.stamp, frame).await?;
-    bytemuck::cast_slice_mut(&mut values.borrow_mut()[range]).copy_from_slice(&payload);
+    travel.load(&payload, &mut values.borrow_mut()[range]);
     Ok(())
 }
 
-fn frames<E: Element>(operation: Operation, range: Range<usize>) -> impl Iterator<Item = (Frame, Range<usize>)> + use<E> {
-    operation.chunks(range, size_of::<E>()).map(|(index, range)| {
+fn frames<T: Travel>(operation: Operation, range: Range<usize>) -> impl Iterator<Item = (Frame, Range<usize>)> + use<T> {
+    operation.chunks(range, T::RESULT_BYTES).map(|(index, range)| {
         let frame = Frame {
             kind: FrameKind::Values,
             index,
-            bytes: range.len() * size_of::<E>(),
+            bytes: range.len() * T::RESULT_BYTES,
         };
         (frame, range)
     })

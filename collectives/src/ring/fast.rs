@@ -2,6 +2,9 @@
 //!
 //! What is received may lie long before its turn to be sent comes, so it waits in the sum's buffer and not in a queue: a bounded
 //! queue would stall the circle. Memory beyond the buffers is a few chunks.
+//!
+//! Where f32 are [compressed](crate::compression) they lie in the sum's buffer as they are between two hops, and travel as halves. The rank that
+//! finishes a chunk rounds it there as well: what it passes on is what it keeps.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -11,7 +14,8 @@ use tokio::sync::watch;
 
 use super::inbox::{Contribution, Inbox, Piece};
 use super::passage::{Chunk, Incoming, Outgoing, Passage, terms};
-use super::{CompletedSum, PlanLinks, RingError};
+use super::{CompletedSum, PlanLinks, RingConfig, RingError};
+use crate::compression::Half;
 use crate::gradient::{GradientBuffer, Sum};
 use crate::links::LinkSender;
 use crate::links::frame::PlanSlot;
@@ -21,22 +25,33 @@ use crate::moves::{RingMove, RingPlace};
 #[derive(Debug)]
 pub(super) struct FastExecutor {
     place: RingPlace,
+    half: Option<Half>,
     /// None when the rank is alone.
     links: Option<(Incoming, Outgoing)>,
 }
 
 /// The buffer that both directions work on. Locked for one copy at a time, by futures of one task, so none ever waits.
 struct Shared {
+    half: Option<Half>,
     sum: Mutex<GradientBuffer>,
 }
 
 impl FastExecutor {
-    pub(super) fn new(place: RingPlace, slot: PlanSlot, part: &RingPart, links: &mut PlanLinks) -> Result<Self, RingError> {
+    pub(super) fn new(
+        config: &RingConfig,
+        slot: PlanSlot,
+        part: &RingPart,
+        links: &mut PlanLinks,
+    ) -> Result<Self, RingError> {
         let links = match part.hops {
             Some((from, to)) => Some((Incoming::take(slot, from, links)?, Outgoing::take(slot, to, links)?)),
             None => None,
         };
-        Ok(Self { place, links })
+        Ok(Self {
+            place: RingPlace::new(config.rank, config.world_size),
+            half: Half::of(config.compression),
+            links,
+        })
     }
 
     /// Sums one step.
@@ -48,7 +63,10 @@ impl FastExecutor {
         completed: &mut impl FnMut(CompletedSum),
     ) -> Result<Trailer, RingError> {
         let Contribution { into, pieces } = contribution;
-        let shared = Shared { sum: Mutex::new(into) };
+        let shared = Shared {
+            half: self.half,
+            sum: Mutex::new(into),
+        };
         match &mut self.links {
             Some((from, to)) => {
                 let (received, progress) = watch::channel(0);
@@ -94,11 +112,16 @@ async fn receive_all(
     shared: &Shared,
     receipts: watch::Sender<u32>,
 ) -> Result<(), RingError> {
-    for receipt in place.receives(passage.layout().chunks()) {
-        let chunk = chunk_of(receipt);
+    let chunks = passage.layout().chunks();
+    for receipt in place.receives(chunks) {
+        let chunk = shared.chunk_of(receipt);
         let received = from.receive(passage, chunk).await?;
         let own = if receipt.whole { &[] } else { own };
-        shared.sum(passage, chunk.index, &terms(Some(&received), own, chunk.index).await);
+        let terms = terms(Some(&received), own, chunk.index).await;
+        shared.sum_received(passage, chunk.index, &terms);
+        if !receipt.whole && place.finishes(chunk.index, chunks) {
+            shared.round(passage, chunk.index);
+        }
         receipts.send_modify(|count| *count += 1);
     }
     Ok(())
@@ -116,10 +139,10 @@ async fn send_all(
     let chunks = passage.layout().chunks();
     let first = place.own(chunks);
     for (number, sending) in (0..).zip(place.sends(chunks)) {
-        let chunk = chunk_of(sending);
+        let chunk = shared.chunk_of(sending);
         if number < first {
             let terms = terms(None, own, chunk.index).await;
-            to.pass(passage, chunk.index, |out| sum(passage, chunk.index, out, &terms))
+            to.pass(passage, chunk, |out| shared.begin(passage, chunk.index, out, &terms))
                 .await?;
             continue;
         }
@@ -130,14 +153,10 @@ async fn send_all(
         if sending.whole {
             to.send(passage, chunk, load).await?;
         } else {
-            to.pass(passage, chunk.index, load).await?;
+            to.pass(passage, chunk, load).await?;
         }
     }
     Ok(())
-}
-
-const fn chunk_of(RingMove { chunk, whole }: RingMove) -> Chunk {
-    if whole { Chunk::sum(chunk) } else { Chunk::running(chunk) }
 }
 
 /// The sum of `terms`; zeros where a spare has none.
@@ -150,13 +169,59 @@ fn sum(passage: Passage<'_>, index: u32, out: &mut [u8], terms: &[&[u8]]) {
 }
 
 impl Shared {
+    const fn chunk_of(&self, RingMove { chunk, whole }: RingMove) -> Chunk {
+        let chunk = if whole { Chunk::sum(chunk) } else { Chunk::running(chunk) };
+        chunk.compressed(self.half)
+    }
+
+    /// Writes the sum of this rank's own as it is sent.
+    fn begin(&self, passage: Passage<'_>, index: u32, out: &mut [u8], own: &[&[u8]]) {
+        match self.half {
+            Some(half) => half.pack_sum(passage.layout(), passage.layout().chunk(index), out, own),
+            None => sum(passage, index, out, own),
+        }
+    }
+
+    /// Sums what lies in memory.
     fn sum(&self, passage: Passage<'_>, index: u32, terms: &[&[u8]]) {
         let range = passage.layout().chunk(index);
         sum(passage, index, &mut self.lock().bytes_mut()[range], terms);
     }
 
+    /// Sums terms of which the first is what was received.
+    fn sum_received(&self, passage: Passage<'_>, index: u32, terms: &[&[u8]]) {
+        match (self.half, terms.split_first()) {
+            (Some(half), Some((received, own))) => {
+                let range = passage.layout().chunk(index);
+                half.sum_unpacked(
+                    passage.layout(),
+                    range.clone(),
+                    &mut self.lock().bytes_mut()[range],
+                    received,
+                    own,
+                );
+            }
+            (Some(_) | None, _) => self.sum(passage, index, terms),
+        }
+    }
+
+    /// Keeps of a finished chunk what the others get.
+    fn round(&self, passage: Passage<'_>, index: u32) {
+        if let Some(half) = self.half {
+            let range = passage.layout().chunk(index);
+            half.round_part(passage.layout(), range.clone(), &mut self.lock().bytes_mut()[range]);
+        }
+    }
+
+    /// Writes what this rank has made of a chunk as it is sent.
     fn load(&self, passage: Passage<'_>, index: u32, out: &mut [u8]) {
-        out.copy_from_slice(&self.lock().bytes()[passage.layout().chunk(index)]);
+        let range = passage.layout().chunk(index);
+        let sum = self.lock();
+        let sum = &sum.bytes()[range.clone()];
+        match self.half {
+            Some(half) => half.pack_sum(passage.layout(), range, out, &[sum]),
+            None => out.copy_from_slice(sum),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, GradientBuffer> {

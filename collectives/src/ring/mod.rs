@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use sardana_protocol::job::Order;
+use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{HopId, Part};
 use sardana_protocol::words::{Generation, Rank, ShardRange, Step};
@@ -31,7 +31,6 @@ use crate::gradient::{GradientBuffer, GradientView, Sum};
 use crate::layout::Layout;
 use crate::links::frame::PlanSlot;
 use crate::links::{LinkReceiver, LinkSender};
-use crate::moves::RingPlace;
 
 pub use error::{PieceError, RingError};
 
@@ -52,6 +51,8 @@ pub struct RingConfig {
     pub world_size: u32,
     /// In which order the job adds.
     pub order: Order,
+    /// As what f32 travel in fast order. Exact order does not look at it.
+    pub compression: Compression,
     /// K: how many shards are added.
     pub shards: u32,
     /// The first step.
@@ -199,11 +200,10 @@ enum Executor {
 
 impl Executor {
     fn new(config: &RingConfig, slot: PlanSlot, mut links: PlanLinks) -> Result<Self, RingError> {
-        let place = RingPlace::new(config.rank, config.world_size);
         Ok(match config.part(slot)? {
             Part::Ordered(part) => Self::Ordered(OrderedExecutor::new(slot, part, &mut links)?),
             Part::Star(part) => Self::Star(StarExecutor::new(slot, part, &mut links)?),
-            Part::Ring(part) => Self::Fast(FastExecutor::new(place, slot, part, &mut links)?),
+            Part::Ring(part) => Self::Fast(FastExecutor::new(config, slot, part, &mut links)?),
         })
     }
 
@@ -267,6 +267,8 @@ impl fmt::Debug for RingConfig {
             .field("generation", &self.generation)
             .field("rank", &self.rank)
             .field("world_size", &self.world_size)
+            .field("order", &self.order)
+            .field("compression", &self.compression)
             .field("step", &self.step)
             .field("first", &self.first)
             .field("steady", &self.steady)

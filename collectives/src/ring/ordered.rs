@@ -149,7 +149,9 @@ impl LinkedStay {
         for index in passage.layout().travel() {
             let running = receive_running(passage, self.from.as_mut(), index).await?;
             let terms = terms(running.as_deref(), own, index).await;
-            self.to.pass(passage, index, |out| passage.sum(index, out, &terms)).await?;
+            self.to
+                .pass(passage, Chunk::running(index), |out| passage.sum(index, out, &terms))
+                .await?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::inbox::Piece;
 use super::{PlanLinks, RingConfig, RingError, RingPoint};
+use crate::compression::Half;
 use crate::layout::Layout;
 use crate::links::frame::{FrameHeader, FrameKind, PlanSlot, TRAILER_BYTES, decode_trailer, encode_trailer};
 use crate::links::{LinkError, LinkReceiver, LinkSender, Payload};
@@ -48,6 +49,8 @@ pub(super) struct Chunk {
     pub(super) index: u32,
     /// A rank without shards has nothing to say of it but that it is at this step.
     empty: bool,
+    /// As what its f32 travel; none if as they are.
+    half: Option<Half>,
 }
 
 impl Chunk {
@@ -57,6 +60,7 @@ impl Chunk {
             kind: FrameKind::Running,
             index,
             empty: false,
+            half: None,
         }
     }
 
@@ -74,6 +78,11 @@ impl Chunk {
             kind: FrameKind::Sum,
             ..Self::running(index)
         }
+    }
+
+    /// The same, whose f32 travel as such halves.
+    pub(super) const fn compressed(self, half: Option<Half>) -> Self {
+        Self { half, ..self }
     }
 }
 
@@ -109,10 +118,11 @@ impl Passage<'_> {
     }
 
     fn header(&self, way: Way, chunk: Chunk) -> FrameHeader {
-        let bytes = if chunk.empty {
-            0
-        } else {
-            self.layout().chunk(chunk.index).len()
+        let range = self.layout().chunk(chunk.index);
+        let bytes = match chunk.half {
+            _ if chunk.empty => 0,
+            Some(half) => half.packed_bytes(self.layout(), range),
+            None => range.len(),
         };
         FrameHeader {
             generation: self.config.generation,
@@ -171,10 +181,10 @@ impl Outgoing {
     pub(super) async fn pass(
         &mut self,
         passage: Passage<'_>,
-        index: u32,
+        chunk: Chunk,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), RingError> {
-        let chunk = Chunk::running(index);
+        let index = chunk.index;
         let Some(probe) = &passage.config.probe else {
             return self.send(passage, chunk, fill).await;
         };

@@ -217,10 +217,13 @@ async fn bring(
     }
     let terms = terms(None, own, index).await;
     if Brought::gradients(run) == 1 {
-        return to.pass(passage, index, |out| passage.sum(index, out, &terms)).await;
+        return to
+            .pass(passage, Chunk::running(index), |out| passage.sum(index, out, &terms))
+            .await;
     }
     for term in terms {
-        to.pass(passage, index, |out| out.copy_from_slice(term)).await?;
+        to.pass(passage, Chunk::running(index), |out| out.copy_from_slice(term))
+            .await?;
     }
     Ok(())
 }

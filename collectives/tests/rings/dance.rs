@@ -8,7 +8,7 @@ use sardana_collectives::gradient::{GradientBuffer, WriteMode};
 use sardana_collectives::layout::Layout;
 use sardana_collectives::links::{self, LinkReceiver, LinkSender};
 use sardana_collectives::ring::{self, CompletedSum, PlanLinks, RingConfig, RingError, RingInput, RingLinks};
-use sardana_protocol::job::Order;
+use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{Part, Plan, StarPart, Visit};
 use sardana_protocol::state::{Dtype, TensorSpec};
@@ -205,6 +205,7 @@ pub(crate) fn config(rank: u32, first: &Plan, steady: &Plan, layout: &Arc<Layout
         rank,
         world_size: u32::try_from(first.parts().len()).unwrap(),
         order: part(first).order(),
+        compression: Compression::None,
         shards: runs.map(ShardRange::end).max().unwrap(),
         step: FIRST_STEP,
         first: part(first),
@@ -257,6 +258,8 @@ pub(crate) fn start(config: RingConfig, links: RingLinks) -> Dancer {
 /// A ring under test.
 pub(crate) struct Dance {
     pub(crate) layout: Arc<Layout>,
+    /// As what f32 travel; as they are, but in the tests of it.
+    pub(crate) compression: Compression,
     pub(crate) first: Plan,
     pub(crate) steady: Plan,
 }
@@ -265,6 +268,7 @@ impl Dance {
     pub(crate) fn new(order: Order, world: u32, shards: u32) -> Self {
         Self {
             layout: layout(),
+            compression: Compression::None,
             first: Plan::new(order, world, &retry(world, shards)),
             steady: Plan::new(order, world, &steady(world, shards)),
         }
@@ -274,6 +278,7 @@ impl Dance {
     pub(crate) fn star(world: u32, shards: u32) -> Self {
         Self {
             layout: layout(),
+            compression: Compression::None,
             first: Plan::star(world, &retry(world, shards)),
             steady: Plan::star(world, &steady(world, shards)),
         }
@@ -316,7 +321,11 @@ impl Dance {
         let steps: Vec<Step> = (0..steps).map(|step| Step::new(FIRST_STEP.get() + step)).collect();
         let mut trainers = Vec::new();
         for (rank, links) in (0..).zip(links) {
-            let dancer = start(config(rank, &self.first, &self.steady, &self.layout), links);
+            let config = RingConfig {
+                compression: self.compression,
+                ..config(rank, &self.first, &self.steady, &self.layout)
+            };
+            let dancer = start(config, links);
             let pieces = steps.iter().map(|&step| self.pieces(rank, step)).collect();
             let last = steps.last().copied().filter(|&step| stop && closes(self.plan(step), rank));
             trainers.push(tokio::spawn(train(

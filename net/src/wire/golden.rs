@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sardana_protocol::codec::{decode, encode};
 use sardana_protocol::data::{DataFingerprint, DataHash, DataPart};
-use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, LastBatch, Order};
+use sardana_protocol::job::{Compression, Fingerprint, JobIdentity, JobSpec, LastBatch, Order};
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{
     AgentHello, AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, Hello, Introduction, Joiners, LinkKind,
@@ -70,7 +70,7 @@ const STANDING: &str = "09  02 0002 0506  0108  00";
 fn a_frame() {
     let mut frame = Vec::new();
     write_frame_blocking(&mut frame, &WorkerMessage::Ready { generation: GENERATION }, 16).unwrap();
-    assert_eq!(frame, bytes("0800 0000 03000000  01 01 07"));
+    assert_eq!(frame, bytes("0900 0000 03000000  01 01 07"));
 }
 
 #[test]
@@ -90,6 +90,7 @@ fn hello() {
                 batch: 64,
                 last_batch: LastBatch::Short,
                 order: Order::Fast,
+                compression: Compression::F16,
                 data: DataFingerprint::new(vec![DataPart {
                     name: "a".to_owned(),
                     hash: DataHash::new([0xda; 32]),
@@ -137,7 +138,7 @@ fn hello() {
     let (digest, data) = ("dd".repeat(32), "da".repeat(32));
     let text = format!(
         "00 {job_text} fd efcdab8967452301 \
-         04\"ring\" fa fbfb00 fc00000100 fd0000000001000000 40 00 01 01 01\"a\" {data} \
+         04\"ring\" fa fbfb00 fc00000100 fd0000000001000000 40 00 01 02 01 01\"a\" {data} \
          {hash_text} {hash_text} {hash_text} {hash_text} 01\"x\" 03\"cpu\" 00 {hash_text} \
          0107 02 01 02 03 {digest} 02 00 05 01 06 04 08 01 01 {STANDING} {TALLY} 10 fc00001000 fdffffffffffffffff 00 7f000001 fb5111 01 04\"loss\" {process} 03"
     );

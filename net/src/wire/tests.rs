@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, ManifestId, ManifestKey};
 use sardana_protocol::codec::{CodecError, LARGEST_LIMIT, decode, encode};
 use sardana_protocol::data::{DataFingerprint, DataHash, DataPart};
-use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, LastBatch, Order};
+use sardana_protocol::job::{Compression, Fingerprint, JobIdentity, JobSpec, LastBatch, Order};
 use sardana_protocol::limits::{
     AUXILIARY_NAME_BYTES, LINKS_TOLD, MAX_AUXILIARY, MAX_DATA_NAME_BYTES, MAX_DATA_PARTS, MAX_DEPOTS, MAX_REPORTS,
     MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS, WIRE_VERSION,
@@ -124,6 +124,7 @@ fn largest_hello() -> Hello {
                 batch: u64::MAX,
                 last_batch: LastBatch::Short,
                 order: Order::Exact,
+                compression: Compression::None,
                 data: DataFingerprint::new(vec![
                     DataPart {
                         name: "n".repeat(MAX_DATA_NAME_BYTES),

@@ -162,6 +162,10 @@ fn sensible(hello: &WorkerHello) -> Result<(), Refusal> {
     if spec.shards == 0 || spec.shards > MAX_SHARDS {
         return senseless(&format!("1 to {MAX_SHARDS} shards"), format!("{} shards", spec.shards));
     }
+    if !spec.compression.is_possible(spec.order) {
+        let found = format!("order {}{}", spec.order, spec.compression.behind_order());
+        return senseless("gradients that are compressed in fast order only", found);
+    }
     if spec.steps.get() > MAX_STEPS {
         return senseless(&format!("a job of at most {MAX_STEPS} steps"), spec.steps.to_string());
     }
@@ -199,7 +203,7 @@ impl From<Senseless> for Refusal {
 }
 
 /// What must be equal, and what to do where it is not: in the order of [`parts_of`].
-const PARTS: [(&str, &str); 17] = {
+const PARTS: [(&str, &str); 18] = {
     const SETTINGS: &str = "give every worker the same settings";
     const BUILD: &str = "run the same build everywhere";
     [
@@ -215,6 +219,7 @@ const PARTS: [(&str, &str); 17] = {
         ("the batch size", SETTINGS),
         ("what becomes of a short last batch", SETTINGS),
         ("the order of addition", SETTINGS),
+        ("the compression between workers", SETTINGS),
         ("the model (names, dtypes, shapes)", "give every worker the same model"),
         (
             "what the model says of itself (loss, optimizer, schedule, held-out data)",
@@ -249,6 +254,7 @@ fn parts_of(identity: &JobIdentity, other: &JobIdentity) -> [String; PARTS.len()
         spec.batch.to_string(),
         spec.last_batch.to_string(),
         spec.order.to_string(),
+        spec.compression.to_string(),
         print.tensors.to_string(),
         print.settings.to_string(),
         print.device.clone(),

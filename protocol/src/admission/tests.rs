@@ -1,7 +1,7 @@
 //! What is refused, and with which words.
 
 use super::*;
-use crate::job::Order;
+use crate::job::{Compression, Order};
 use crate::memory::GradientMemory;
 use crate::samples;
 use crate::state::StateHash;
@@ -60,6 +60,31 @@ fn each_part_of_the_identity_is_compared_and_named() {
 }
 
 #[test]
+fn each_compression_is_another_job() {
+    let compressed = |compression| {
+        let mut found = hello();
+        (found.identity.spec.order, found.identity.spec.compression) = (Order::Fast, compression);
+        found
+    };
+    let all = [Compression::None, Compression::Bf16, Compression::F16];
+    for (job, found) in all.into_iter().flat_map(|job| all.map(|found| (job, found))) {
+        let (job, found) = (compressed(job), compressed(found));
+        let outcome = admit(JOB, Some(&job.identity), Generation::NONE, Acquaintance::None, &found);
+        if job == found {
+            assert_eq!(outcome, Ok(()));
+            continue;
+        }
+        let refusal = outcome.unwrap_err().to_string();
+        let words = [
+            "the compression between workers".to_owned(),
+            format!("expected {}", job.identity.spec.compression),
+            format!("found {}", found.identity.spec.compression),
+        ];
+        assert!(words.iter().all(|word| refusal.contains(word)), "{refusal}");
+    }
+}
+
+#[test]
 fn another_job_and_senseless_hellos_are_refused() {
     let refused = |change: fn(&mut WorkerHello)| {
         let mut found = hello();
@@ -67,7 +92,8 @@ fn another_job_and_senseless_hellos_are_refused() {
         admit(JOB, None, Generation::NONE, Acquaintance::None, &found).unwrap_err()
     };
     assert!(matches!(refused(|h| h.job = JobId::new([2; 16])), Refusal::OtherJob { .. }));
-    let senseless: [fn(&mut WorkerHello); 6] = [
+    let senseless: [fn(&mut WorkerHello); 7] = [
+        |h| h.identity.spec.compression = Compression::F16,
         |h| h.shard_capacity = 0,
         |h| h.memory.gradient = 0,
         |h| h.memory.gradient = u64::MAX,

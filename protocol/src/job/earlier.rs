@@ -1,13 +1,88 @@
-//! What a job is, as releases wrote it that knew nothing of its data but their number: what they have left on disks is still read.
+//! What a job is, as releases wrote it that knew less to say of it: what they have left on disks is still read.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fingerprint, JobIdentity, JobSpec, LastBatch, Order};
+use super::{Compression, Fingerprint, JobIdentity, JobSpec, LastBatch, Order};
 use crate::data::DataFingerprint;
 use crate::state::StateHash;
 use crate::words::Step;
 
-/// An identity in its earlier form.
+/// An identity of which all f32 travel as they are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UncompressedIdentity {
+    spec: UncompressedSpec,
+    state_zero: StateHash,
+    fingerprint: Fingerprint,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct UncompressedSpec {
+    name: String,
+    seed: u64,
+    shards: u32,
+    steps: Step,
+    samples: u64,
+    batch: u64,
+    last_batch: LastBatch,
+    order: Order,
+    data: DataFingerprint,
+}
+
+impl UncompressedIdentity {
+    /// `identity` in this form; none if it says something which could not be said then.
+    #[must_use]
+    pub fn of(identity: &JobIdentity) -> Option<Self> {
+        let JobIdentity {
+            spec,
+            state_zero,
+            fingerprint,
+        } = identity.clone();
+        let earlier = Self {
+            spec: UncompressedSpec {
+                name: spec.name,
+                seed: spec.seed,
+                shards: spec.shards,
+                steps: spec.steps,
+                samples: spec.samples,
+                batch: spec.batch,
+                last_batch: spec.last_batch,
+                order: spec.order,
+                data: spec.data,
+            },
+            state_zero,
+            fingerprint,
+        };
+        (JobIdentity::from(earlier.clone()) == *identity).then_some(earlier)
+    }
+}
+
+impl From<UncompressedIdentity> for JobIdentity {
+    fn from(earlier: UncompressedIdentity) -> Self {
+        let UncompressedIdentity {
+            spec,
+            state_zero,
+            fingerprint,
+        } = earlier;
+        Self {
+            spec: JobSpec {
+                name: spec.name,
+                seed: spec.seed,
+                shards: spec.shards,
+                steps: spec.steps,
+                samples: spec.samples,
+                batch: spec.batch,
+                last_batch: spec.last_batch,
+                order: spec.order,
+                compression: Compression::None,
+                data: spec.data,
+            },
+            state_zero,
+            fingerprint,
+        }
+    }
+}
+
+/// An identity of which only the number of samples was told of its data, and all f32 travel as they are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EarlierIdentity {
     spec: EarlierSpec,
@@ -42,7 +117,7 @@ fn no_settings() -> StateHash {
 }
 
 impl EarlierIdentity {
-    /// The earlier form of `identity`; none if that says something which could not be said then.
+    /// `identity` in this form; none if that says something which could not be said then.
     #[must_use]
     pub fn of(identity: &JobIdentity) -> Option<Self> {
         let JobIdentity {
@@ -91,6 +166,7 @@ impl From<EarlierIdentity> for JobIdentity {
                 batch: spec.batch,
                 last_batch: LastBatch::Short,
                 order: spec.order,
+                compression: Compression::None,
                 data: DataFingerprint::default(),
             },
             state_zero,
@@ -121,5 +197,18 @@ mod tests {
         assert_eq!(JobIdentity::from(earlier), identity);
         identity.spec.last_batch = LastBatch::Dropped;
         assert_eq!(EarlierIdentity::of(&identity), None);
+        let earlier = UncompressedIdentity::of(&identity).unwrap();
+        assert_eq!(JobIdentity::from(earlier), identity);
+        let task = identity.task();
+        (identity.spec.order, identity.spec.compression) = (Order::Fast, Compression::Bf16);
+        assert_eq!(UncompressedIdentity::of(&identity), None);
+        assert_ne!(identity.task(), task);
+        let of = |compression| {
+            let mut other = identity.clone();
+            other.spec.compression = compression;
+            other.task()
+        };
+        assert_ne!(of(Compression::None), of(Compression::Bf16));
+        assert_ne!(of(Compression::F16), of(Compression::Bf16));
     }
 }

@@ -11,7 +11,7 @@ use crate::data::{DataFingerprint, DataHash};
 use crate::state::StateHash;
 use crate::words::Step;
 
-pub use earlier::EarlierIdentity;
+pub use earlier::{EarlierIdentity, UncompressedIdentity};
 
 /// In which order a step's shard gradients are added.
 #[derive(Clone, Copy, Debug, Display, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -21,6 +21,38 @@ pub enum Order {
     Exact,
     /// Ring reduce-scatter and all-gather: the result depends on the membership. Opt-in, and shown as `fast` everywhere.
     Fast,
+}
+
+/// As what the f32 of a running or finished sum travel from rank to rank. Opt-in, and only in [`Order::Fast`]: exact order adds f32 that no link
+/// has touched. Numbers of other types travel as they are.
+#[derive(Clone, Copy, Debug, Default, Display, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[strum(serialize_all = "lowercase")]
+pub enum Compression {
+    /// As they are.
+    #[default]
+    None,
+    /// Rounded to bfloat16 at each hop, to the nearest and to even: f32's range, 8 significant bits, half the bytes.
+    Bf16,
+    /// Rounded to IEEE binary16 at each hop, in the same way: 11 significant bits, half the bytes, and infinite from 65,520 on.
+    F16,
+}
+
+impl Compression {
+    /// What is said of it behind the order's name; nothing where there is none.
+    #[must_use]
+    pub const fn behind_order(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Bf16 => ", compressed to bf16",
+            Self::F16 => ", compressed to f16",
+        }
+    }
+
+    /// Whether gradients that are added in this order may travel so.
+    #[must_use]
+    pub fn is_possible(self, order: Order) -> bool {
+        self == Self::None || order == Order::Fast
+    }
 }
 
 /// What becomes of the last batch of an epoch where the batch does not divide the number of samples.
@@ -52,6 +84,8 @@ pub struct JobSpec {
     pub last_batch: LastBatch,
     /// In which order gradients are added.
     pub order: Order,
+    /// As what their f32 travel between workers.
+    pub compression: Compression,
     /// What makes the samples what they are.
     pub data: DataFingerprint,
 }
@@ -119,9 +153,10 @@ impl JobIdentity {
     #[must_use]
     pub fn task(&self) -> Task {
         let spec = &self.spec;
+        let addition = format!("{}{}", spec.order, spec.compression.behind_order());
         let settings = digest(
             "sardana job task v1",
-            &[&spec.name, &spec.order.to_string(), &spec.last_batch.to_string()],
+            &[&spec.name, &addition, &spec.last_batch.to_string()],
             &[spec.seed, spec.shards.into(), spec.samples, spec.batch],
             &[self.state_zero, self.fingerprint.tensors],
         );

@@ -58,6 +58,7 @@ impl Membership {
             .sum();
         let summary = Summary {
             order: self.config.order,
+            compression: self.config.compression,
             step: ending.step,
             hash: ending.hash,
             results: ending.results.clone(),

@@ -6,7 +6,7 @@ use strum::{IntoStaticStr, VariantNames};
 
 use super::event::Loss;
 use crate::checkpoint_manager::{CheckpointEvent, SaveCounts};
-use crate::job::Order;
+use crate::job::{Compression, Order};
 use crate::messages::StepReport;
 use crate::state::StateHash;
 use crate::status::Stage;
@@ -258,6 +258,8 @@ pub enum Need {
 pub struct Summary {
     /// In which order gradients were added: only `exact` promises the same hash for every membership.
     pub order: Order,
+    /// As what their f32 travelled between workers.
+    pub compression: Compression,
     /// Updates applied.
     pub step: Step,
     /// Hash of the final state.

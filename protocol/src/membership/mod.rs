@@ -73,7 +73,7 @@ use training::Training;
 
 use crate::checkpoint_manager::CheckpointManager;
 pub use crate::checkpoint_manager::{CheckpointEvent, Contents, DepotEvent, SaveCounts, Saves};
-use crate::job::{Order, Task};
+use crate::job::{Compression, Order, Task};
 use crate::messages::{Bounds, CoordinatorMessage, Last, Sensible};
 use crate::planted::{Bug, bites};
 use crate::snapshot_round::SnapshotRound;
@@ -96,6 +96,8 @@ pub struct Config {
     pub steps: Step,
     /// In which order gradients are added.
     pub order: Order,
+    /// As what their f32 travel between workers.
+    pub compression: Compression,
     /// Whether shards move towards faster members.
     pub balance: Balance,
     /// [`crate::job::JobIdentity::task`] and [`crate::job::JobIdentity::build`] of the job: it resumes from checkpoints of these only.

@@ -214,7 +214,7 @@ impl Sampler {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use sardana_protocol::job::{LastBatch, Order};
+    use sardana_protocol::job::{Compression, LastBatch, Order};
 
     use super::*;
 
@@ -228,6 +228,7 @@ mod tests {
             batch,
             last_batch: LastBatch::Short,
             order: Order::Exact,
+            compression: Compression::None,
             data: crate::DataFingerprint::default(),
         }
     }

@@ -2,7 +2,7 @@
 
 use sardana_protocol::checkpoint::{DepotId, Manifest, PieceHash, Placing};
 use sardana_protocol::data::DataFingerprint;
-use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, LastBatch, Order};
+use sardana_protocol::job::{Compression, Fingerprint, JobIdentity, JobSpec, LastBatch, Order};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, JobId, Step};
@@ -27,6 +27,7 @@ pub(super) fn manifest(bytes: u64, pieces: usize) -> Manifest {
                 batch: 1,
                 last_batch: LastBatch::Short,
                 order: Order::Exact,
+                compression: Compression::None,
                 data: DataFingerprint::default(),
             },
             state_zero: hash,

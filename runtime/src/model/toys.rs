@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use sardana_protocol::data::DataFingerprint;
-use sardana_protocol::job::{JobSpec, LastBatch, Order};
+use sardana_protocol::job::{Compression, JobSpec, LastBatch, Order};
 
 use super::{Dtype, GradientWriter, Mean, ModelError, SharedState, Step, TensorSpec, Trainable};
 use crate::data::Shard;
@@ -20,6 +20,7 @@ pub(crate) fn line_spec(steps: u64) -> JobSpec {
         batch: 10,
         last_batch: LastBatch::Short,
         order: Order::Exact,
+        compression: Compression::None,
         data: DataFingerprint::default(),
     }
 }

@@ -22,6 +22,7 @@ pub fn json(status: &JobStatus) -> Value {
             "last_batch": spec.last_batch.to_string(),
             "data": spec.data.parts().iter().map(|part| value!({ "name": part.name, "hash": part.hash.to_string() })).collect::<Vec<_>>(),
             "order": spec.order.to_string(),
+            "compression": spec.compression.to_string(),
         })
     });
     let sums: serde_json::Map<String, Value> = sums(status).into_iter().map(|(name, mean)| (name, value!(mean))).collect();

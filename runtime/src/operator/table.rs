@@ -67,7 +67,7 @@ pub(super) fn headline(status: &JobStatus) -> String {
         Some(spec) => {
             let part = progress(status).unwrap_or(0.0) * 100.0;
             format!(
-                "{} ({}): {} in {}, {} of {} ({part:.0} %), {}, {}, {} order",
+                "{} ({}): {} in {}, {} of {} ({part:.0} %), {}, {}, {} order{}",
                 plain(&spec.name),
                 status.job,
                 overview.stage,
@@ -76,7 +76,8 @@ pub(super) fn headline(status: &JobStatus) -> String {
                 spec.steps,
                 rate(status.steps_per_second),
                 count(spec.shards, "shard"),
-                spec.order
+                spec.order,
+                spec.compression.behind_order()
             )
         }
         None => format!("job {}: {}, no worker has come yet", status.job, overview.stage),

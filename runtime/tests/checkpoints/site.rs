@@ -11,7 +11,7 @@ use sardana_actors::depot::identity;
 use sardana_protocol::checkpoint::placement::homes;
 use sardana_protocol::checkpoint::{DepotId, Manifest, ManifestKey, PieceHash};
 use sardana_protocol::data::DataFingerprint;
-use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, LastBatch, Order};
+use sardana_protocol::job::{Compression, Fingerprint, JobIdentity, JobSpec, LastBatch, Order};
 use sardana_protocol::limits::PIECE_BYTES;
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::{Dtype, StateHash, StateHasher, TensorSpec};
@@ -78,6 +78,7 @@ fn job() -> JobIdentity {
             batch: 64,
             last_batch: LastBatch::Short,
             order: Order::Exact,
+            compression: Compression::None,
             data: DataFingerprint::default(),
         },
         state_zero: hash,

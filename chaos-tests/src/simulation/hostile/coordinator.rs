@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use sardana_protocol::checkpoint::DepotId;
-use sardana_protocol::job::Order;
+use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::membership::{Arrival, Balance, Command, Config, DepotEvent, Event, Loss, Membership};
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, Standing, Tally, Trailer, WorkerMessage};
@@ -29,6 +29,7 @@ fn config() -> Config {
         shards: 8,
         steps: Step::new(40),
         order: Order::Exact,
+        compression: Compression::None,
         balance: Balance::default(),
         task: TASK,
         build: BUILD,

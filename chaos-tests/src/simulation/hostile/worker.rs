@@ -1,7 +1,7 @@
 //! A worker's machine alone, told anything by its coordinator and its peers.
 
 use sardana_protocol::data::DataFingerprint;
-use sardana_protocol::job::{JobSpec, LastBatch, Order};
+use sardana_protocol::job::{Compression, JobSpec, LastBatch, Order};
 use sardana_protocol::member::{Event, Heartbeat, Member, Work};
 use sardana_protocol::messages::{CoordinatorMessage, StepReport, Trailer};
 use sardana_protocol::snapshot::SnapshotId;
@@ -26,6 +26,7 @@ pub fn besiege_worker(seed: u64, events: u32) -> usize {
         batch: 10,
         last_batch: LastBatch::Short,
         order,
+        compression: Compression::None,
         data: DataFingerprint::default(),
     };
     let (mut member, mut ear, mut largest) = (Member::new(&spec, 6), Ear::default(), 0);

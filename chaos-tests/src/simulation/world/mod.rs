@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::data::{DataFingerprint, DataHash};
-use sardana_protocol::job::{JobSpec, LastBatch, Order, Task};
+use sardana_protocol::job::{Compression, JobSpec, LastBatch, Order, Task};
 use sardana_protocol::membership::{Config, Summary};
 use sardana_protocol::messages::Tally;
 use sardana_protocol::replacing::Replacing;
@@ -122,6 +122,7 @@ impl World {
             shards: swarm.shards,
             steps,
             order: Order::Exact,
+            compression: Compression::None,
             balance: swarm.balance,
             task: TASK,
             build: BUILD,
@@ -136,6 +137,7 @@ impl World {
             batch: 10,
             last_batch: LastBatch::Short,
             order: Order::Exact,
+            compression: Compression::None,
             data: DataFingerprint::default(),
         };
         let mut world = Self {

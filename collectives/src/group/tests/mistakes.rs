@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sardana_protocol::words::Rank;
 
 use super::super::lane::Frame;
-use super::super::{Alarm, Call, Element, ElementType, Group, GroupError, Order, Reduced, Reduction};
+use super::super::{Alarm, Call, Compression, Element, ElementType, Group, GroupError, Order, Reduced, Reduction};
 use super::{apart, first_of, on_all, threads};
 use crate::links::LinkError;
 use crate::links::frame::FrameKind;
@@ -16,12 +16,22 @@ fn sum<E: Element>(group: &mut Group, length: usize, order: Order) -> Result<(),
     group.all_reduce(&mut vec![E::zeroed(); length], Reduction::Sum, order)
 }
 
+/// As in a group that was told so, and is not any more afterwards.
+fn compressed(group: &mut Group, compression: Compression) -> Result<(), GroupError> {
+    group.compress(compression);
+    let outcome = sum::<f32>(group, 5_000, Order::Fast);
+    group.compress(Compression::None);
+    outcome
+}
+
 /// Calls that all differ from one another, and are long enough to fill all links.
-const CALLS: [Calls; 12] = [
+const CALLS: [Calls; 14] = [
     |group| sum::<f32>(group, 5_000, Order::Exact),
     |group| sum::<f32>(group, 5_001, Order::Exact),
     |group| sum::<f32>(group, 0, Order::Exact),
     |group| sum::<f32>(group, 5_000, Order::Fast),
+    |group| compressed(group, Compression::Bf16),
+    |group| compressed(group, Compression::F16),
     |group| sum::<i32>(group, 5_000, Order::Exact),
     |group| group.all_reduce(&mut [0.0_f32; 5_000], Reduction::Max, Order::Exact),
     |group| {
@@ -114,6 +124,7 @@ fn dies_within(group: &mut Group, length: usize) -> GroupError {
         length: length as u64,
         reduction: Reduction::Sum,
         order: Order::Exact,
+        compression: Compression::None,
     });
     let values = &mut vec![1.0_f32; length];
     let dies = group.run(

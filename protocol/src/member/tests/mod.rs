@@ -11,7 +11,7 @@ mod snapshots;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use super::{Command, Event, Heartbeat, Lacking, Member, NetworkCommand, Work};
-use crate::job::{JobSpec, LastBatch, Order};
+use crate::job::{Compression, JobSpec, LastBatch, Order};
 use crate::messages::{CatchUp, CoordinatorMessage, Form, MemberAddress, StepReport, Trailer, WorkerMessage};
 use crate::plan::{Part, Plan, Visit};
 use crate::snapshot::SnapshotId;
@@ -34,6 +34,7 @@ fn spec() -> JobSpec {
         batch: 16,
         last_batch: LastBatch::Short,
         order: Order::Exact,
+        compression: Compression::None,
         data: crate::data::DataFingerprint::default(),
     }
 }

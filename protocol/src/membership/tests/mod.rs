@@ -61,6 +61,7 @@ fn config() -> Config {
         shards: 4,
         steps: Step::new(10),
         order: crate::job::Order::Exact,
+        compression: crate::job::Compression::None,
         balance: Balance::default(),
         task: crate::samples::task(1),
         build: StateHash::new([2; 32]),

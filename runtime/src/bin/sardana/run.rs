@@ -255,7 +255,7 @@ pub(crate) fn print(summary: &Summary) {
         println!("{name}: {value}");
     }
     println!("steps: {}", summary.step.get());
-    println!("order of addition: {}", summary.order);
+    println!("order of addition: {}{}", summary.order, summary.compression.behind_order());
     println!(
         "shard gradients computed: {}, of them again: {}",
         summary.computed, summary.recomputed

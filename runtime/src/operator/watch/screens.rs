@@ -7,7 +7,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::data::DataFingerprint;
-use sardana_protocol::job::{JobSpec, LastBatch, Order};
+use sardana_protocol::job::{Compression, JobSpec, LastBatch, Order};
 use sardana_protocol::messages::{LinkKind, LinkPath, StepReport};
 use sardana_protocol::status::{
     AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, KindView, LinkView, LinksView, Overview, Recording,
@@ -106,6 +106,7 @@ fn status() -> JobStatus {
             batch: 16,
             last_batch: LastBatch::Short,
             order: Order::Exact,
+            compression: Compression::None,
             data: DataFingerprint::default(),
         }),
         auxiliary: vec!["loss".to_owned()],

@@ -81,7 +81,10 @@ fn as_text(details: &Details) -> String {
         ),
         ("job", plain(&spec.name)),
         ("seed", spec.seed.to_string()),
-        ("shards", format!("{}, {} order", spec.shards, spec.order)),
+        (
+            "shards",
+            format!("{}, {} order{}", spec.shards, spec.order, spec.compression.behind_order()),
+        ),
         (
             "data",
             format!(
@@ -168,6 +171,7 @@ fn as_json(details: &Details) -> Value {
             "last_batch": spec.last_batch.to_string(),
             "data": spec.data.parts().iter().map(|part| json!({ "name": part.name, "hash": part.hash.to_string() })).collect::<Vec<_>>(),
             "order": spec.order.to_string(),
+            "compression": spec.compression.to_string(),
             "state_zero": manifest.identity.state_zero.to_string(),
             "task": manifest.identity.task().to_string(),
         },
