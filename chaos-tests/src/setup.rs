@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use sardana::{Balance, Job, Order};
+use sardana::{Balance, Compression, Job, Order};
 use serde::{Deserialize, Serialize};
 
 /// The variable with the job, as JSON.
@@ -34,6 +34,8 @@ pub struct Setup {
     pub batch: u64,
     /// The order of addition.
     pub order: Order,
+    /// As what f32 travel between workers.
+    pub compression: Compression,
     /// Elements of the model's large tensor.
     pub elements: usize,
     /// Bytes of the state that are never trained: a state may be large though its gradient is small. Whole eights.
@@ -64,6 +66,7 @@ impl Setup {
             samples: 160,
             batch: 32,
             order: Order::Exact,
+            compression: Compression::None,
             elements: 1_500,
             ballast: 0,
             work_us: 0,
@@ -85,6 +88,7 @@ impl Setup {
             .steps(self.steps)
             .data(self.samples, self.batch)
             .order(self.order)
+            .compression(self.compression)
             .workers(self.workers)
             .min_workers(self.min)
             .max_workers(self.max)

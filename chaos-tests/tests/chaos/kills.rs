@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use sardana::launch::{Event, LaunchError};
-use sardana::{AgentEvent, GenerationEvent, JobEvent, Order, WorkerEvent, WorkerId};
+use sardana::{AgentEvent, Compression, GenerationEvent, JobEvent, Order, WorkerEvent, WorkerId};
 use sardana_chaos_tests::gate::Place;
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::reported;
@@ -94,11 +94,14 @@ async fn with_empty_shards() -> Result<()> {
 
 #[tokio::test]
 async fn fast_order_ends_as_well() -> Result<()> {
-    let setup = Setup {
-        order: Order::Fast,
-        ..Setup::new(4)
-    };
-    kill_ranks(setup, &[1]).await?;
+    for compression in [Compression::None, Compression::Bf16] {
+        let setup = Setup {
+            order: Order::Fast,
+            compression,
+            ..Setup::new(4)
+        };
+        kill_ranks(setup, &[1]).await?;
+    }
     Ok(())
 }
 

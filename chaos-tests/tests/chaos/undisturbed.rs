@@ -1,8 +1,8 @@
 //! No worker is killed: any number of workers gives one state, and each gradient is computed once.
 
 use anyhow::{Result, ensure};
-use sardana::Order;
 use sardana::launch::launch;
+use sardana::{Compression, Order};
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::reported;
 
@@ -46,11 +46,15 @@ async fn a_short_last_batch_leaves_shards_empty() -> Result<()> {
 
 #[tokio::test]
 async fn fast_order_ends() -> Result<()> {
-    undisturbed(Setup {
-        order: Order::Fast,
-        ..Setup::new(3)
-    })
-    .await
+    for compression in [Compression::None, Compression::Bf16, Compression::F16] {
+        undisturbed(Setup {
+            order: Order::Fast,
+            compression,
+            ..Setup::new(3)
+        })
+        .await?;
+    }
+    Ok(())
 }
 
 #[tokio::test]

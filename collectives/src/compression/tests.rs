@@ -90,7 +90,7 @@ fn between_any_two_halves_the_nearest_is_taken_and_in_the_middle_the_even_one() 
             let middle = (f64::from(wide(half, low)) + above) / 2.0;
             let tie = middle as f32;
             assert_eq!(f64::from(tie), middle, "f32 has all middles");
-            cases.push((tie, if low % 2 == 0 { low } else { high }));
+            cases.push((tie, if low.is_multiple_of(2) { low } else { high }));
             cases.push((tie.next_down(), low));
             cases.push((tie.next_up(), high));
         }

@@ -71,7 +71,7 @@ impl Group {
         self.run(
             call,
             values,
-            |values| T::Value::alone(values),
+            T::Value::alone,
             async |operation, lanes, rooms, values| match order {
                 Order::Exact => exact::reduce(operation, lanes, reduction, values, |_| 0..length).await,
                 Order::Fast => {
@@ -104,7 +104,7 @@ impl Group {
         self.run(
             call,
             values,
-            |values| T::Value::alone(values),
+            T::Value::alone,
             async |operation, lanes, rooms, values| match order {
                 Order::Exact => exact::reduce(operation, lanes, reduction, values, takes).await,
                 Order::Fast => {

@@ -1,5 +1,6 @@
 //! Groups of threads over links within this process, against plain loops over what each rank had.
 
+mod compressed;
 mod mistakes;
 mod reductions;
 mod spreading;

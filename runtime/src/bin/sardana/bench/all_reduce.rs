@@ -6,10 +6,10 @@ use clap::{Args, ValueEnum};
 use sardana::job::Staffing;
 use sardana::launch::{Event, LaunchConfig, Launched, launch};
 use sardana::operator::{JobStatus, OperatorAnswer, OperatorRequest};
-use sardana::{GenerationEvent, JobEvent};
+use sardana::{Compression, GenerationEvent, JobEvent};
 use serde_json::json;
 
-use super::exchange::{Exchange, Took};
+use super::exchange::{Exchange, Took, Travel};
 use super::limits::Limits;
 use super::plot::{Line, Picture};
 use super::progress::Progress;
@@ -29,6 +29,7 @@ use crate::run::Linking;
 #[command(after_help = "Examples:\n  \
     sardana bench all-reduce\n  \
     sardana bench all-reduce --ranks 4 --sizes 1MiB,64MiB --link quic\n  \
+    sardana bench all-reduce --plan fast --compression bf16 --link quic\n  \
     sardana bench all-reduce --json | jq '.rows[].median_seconds'\n  \
     sardana bench all-reduce --svg all-reduce.svg")]
 pub(super) struct AllReduce {
@@ -44,6 +45,9 @@ pub(super) struct AllReduce {
     /// In which order gradients are added: `exact`, by shard, or `fast`, as it suits the ring.
     #[arg(long, value_enum, default_value_t = Plan::Exact)]
     plan: Plan,
+    /// As what the numbers travel from worker to worker, with `--plan fast`: as they are, or rounded to halves at each hop.
+    #[arg(long, value_enum, default_value_t = Travel::None)]
+    compression: Travel,
     #[command(flatten)]
     linking: Linking,
     /// Print JSON, for programs.
@@ -141,6 +145,13 @@ const HEAD: &str = "     size      median         min    GB/s  of limit  CPU s/G
 
 impl AllReduce {
     pub(super) fn carry_out(self) -> Result<(), Failure> {
+        let compression = Compression::from(self.compression);
+        if self.plan == Plan::Exact && compression != Compression::None {
+            return Err(Failure::Usage(format!(
+                "expected --plan fast with --compression {compression}, found --plan exact, which adds f32 as they are: \
+                 set --plan fast, or leave --compression out"
+            )));
+        }
         let picture = Picture::create(self.svg.as_deref())?;
         let progress = Progress::new();
         if !self.json {
@@ -160,7 +171,13 @@ impl AllReduce {
             let rows: Vec<_> = rows.iter().map(Row::json).collect();
             println!(
                 "{}",
-                json!({ "ranks": self.ranks, "shards": self.ranks * self.shards, "what": self.title(), "rows": rows })
+                json!({
+                    "ranks": self.ranks,
+                    "shards": self.ranks * self.shards,
+                    "compression": Compression::from(self.compression).to_string(),
+                    "what": self.title(),
+                    "rows": rows,
+                })
             );
         }
         if let Some(picture) = picture {
@@ -172,9 +189,10 @@ impl AllReduce {
     fn title(&self) -> String {
         let order = if self.plan == Plan::Fast { "fast" } else { "exact" };
         format!(
-            "all-reduce of f32, {} ranks, K = {}, {order} order",
+            "all-reduce of f32, {} ranks, K = {}, {order} order{}",
             self.ranks,
-            self.ranks * self.shards
+            self.ranks * self.shards,
+            Compression::from(self.compression).behind_order()
         )
     }
 
@@ -187,6 +205,7 @@ impl AllReduce {
             ranks: self.ranks,
             shards: self.ranks * self.shards,
             fast: self.plan == Plan::Fast,
+            compression: self.compression,
             folder: folder.path().to_owned(),
         };
         let program = std::env::current_exe().map_err(Failure::failed)?;

@@ -6,11 +6,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use sardana::data::Shard;
 use sardana::job::JobBuilder;
 use sardana::model::{Dtype, GradientWriter, Mean, ModelError, TensorSpec, Trainable};
-use sardana::{Job, Order, Step, serve_if_started_by_agent};
+use sardana::{Compression, Job, Order, Step, serve_if_started_by_agent};
 use serde::{Deserialize, Serialize};
 
 use super::times::processor;
@@ -37,9 +37,33 @@ pub(super) struct Exchange {
     /// Whether the order of addition is free.
     #[arg(long)]
     pub(super) fast: bool,
+    /// As what f32 travel.
+    #[arg(long, value_enum, default_value_t = Travel::None)]
+    pub(super) compression: Travel,
     /// Where each rank writes down what it took.
     #[arg(long)]
     pub(super) folder: PathBuf,
+}
+
+/// As what f32 travel from worker to worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Travel {
+    /// As they are.
+    None,
+    /// As bfloat16.
+    Bf16,
+    /// As IEEE binary16.
+    F16,
+}
+
+impl From<Travel> for Compression {
+    fn from(travel: Travel) -> Self {
+        match travel {
+            Travel::None => Self::None,
+            Travel::Bf16 => Self::Bf16,
+            Travel::F16 => Self::F16,
+        }
+    }
 }
 
 /// One rank of the exchange: a worker process.
@@ -77,6 +101,8 @@ impl Exchange {
         arguments.extend(number("--ranks", self.ranks.into()));
         arguments.extend(number("--shards", self.shards.into()));
         arguments.extend(self.fast.then(|| "--fast".into()));
+        let compression = Compression::from(self.compression).to_string();
+        arguments.extend(["--compression".into(), compression.into()]);
         arguments.extend(["--folder".into(), self.folder.clone().into()]);
         arguments
     }
@@ -87,6 +113,7 @@ impl Exchange {
         Job::builder("all-reduce")
             .seed(0)
             .order(order)
+            .compression(self.compression.into())
             .shards(self.shards)
             .data(samples, samples)
             .steps(self.warm_up + self.steps)
