@@ -9,7 +9,7 @@ use super::element::{Element, Reduction};
 use crate::compression::{HALF_BYTES, Half};
 use crate::reduce::TILE_BYTES;
 
-/// The loops of [`Kernels`] over running values that travel in some form, and that form of results.
+/// The loops over values of one type, whose running values and results travel in some form: those of [`Kernels`] around the form.
 pub(super) trait Travel: Copy {
     type Value: Element;
 

@@ -190,19 +190,14 @@ impl Shared {
 
     /// Sums terms of which the first is what was received.
     fn sum_received(&self, passage: Passage<'_>, index: u32, terms: &[&[u8]]) {
-        match (self.half, terms.split_first()) {
-            (Some(half), Some((received, own))) => {
-                let range = passage.layout().chunk(index);
-                half.sum_unpacked(
-                    passage.layout(),
-                    range.clone(),
-                    &mut self.lock().bytes_mut()[range],
-                    received,
-                    own,
-                );
-            }
-            (Some(_) | None, _) => self.sum(passage, index, terms),
-        }
+        let Some(half) = self.half else {
+            return self.sum(passage, index, terms);
+        };
+        let (received, own) = terms.split_first().expect("what was received is one");
+        let range = passage.layout().chunk(index);
+        let mut sum = self.lock();
+        let out = &mut sum.bytes_mut()[range.clone()];
+        half.sum_unpacked(passage.layout(), range, out, received, own);
     }
 
     /// Keeps of a finished chunk what the others get.
