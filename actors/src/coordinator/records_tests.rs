@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use sardana_net::environment::Environment;
 use sardana_protocol::codec::{decode, encode};
-use sardana_protocol::job::{Compression, JobIdentity, Order};
+use sardana_protocol::job::{Compression, JobIdentity, Order, UncompressedIdentity};
 use sardana_protocol::limits::RELEASED_KEPT;
 use sardana_protocol::membership::{Balance, Config, EarlierRecord, JobEvent, JobRecord, Membership};
 use sardana_protocol::messages::Tally;
@@ -154,6 +154,30 @@ fn what_an_earlier_version_wrote_is_read_and_gives_way_to_the_present_form() {
     let first = catalogue.table("job").unwrap().get(&[0]).unwrap().unwrap();
     assert_eq!(catalogue.table("job").unwrap().len(), 1);
     assert!(decode::<(JobIdentity, Vec<String>, EarlierRecord)>(&first, VALUE_BYTES).is_err());
+}
+
+#[test]
+fn a_record_from_before_gradients_could_be_compressed_is_read() {
+    let (_place, path) = place();
+    let (mut records, _, _) = Records::open(&path).unwrap();
+    let kept = job("one");
+    records.write(Some(&kept)).unwrap();
+    drop(records);
+    let earlier = UncompressedIdentity::of(&kept.identity).unwrap();
+    let identity = encode(&(earlier, &kept.auxiliary), VALUE_BYTES).unwrap();
+    let catalogue = Catalogue::open(&path).unwrap().catalogue;
+    let first = catalogue.table("record").unwrap().get(b"identity\0").unwrap().unwrap();
+    assert!(identity.len() < first.len(), "it says less");
+    let as_then = Batch::new().put("job", &[0], b"sardana record 3");
+    catalogue.commit(&as_then.put("record", b"identity\0", &identity)).unwrap();
+    drop(catalogue);
+    let (mut records, found, _) = Records::open(&path).unwrap();
+    assert_eq!(found, Some(kept.clone()));
+    let mut compressed = kept;
+    (compressed.identity.spec.order, compressed.identity.spec.compression) = (Order::Fast, Compression::F16);
+    records.write(Some(&compressed)).unwrap();
+    drop(records);
+    assert_eq!(Records::open(&path).unwrap().1, Some(compressed));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use sardana_collectives::group::{Alarm, Group, GroupError, GroupLinks, LaneLinks, Order, Place, Reduction};
+use sardana_collectives::group::{Alarm, Compression, Group, GroupError, GroupLinks, LaneLinks, Order, Place, Reduction};
 use sardana_collectives::links::{LinkReceiver, LinkSender};
 use sardana_protocol::words::{Generation, Incarnation, Rank};
 use tokio::runtime::Runtime;
@@ -71,6 +71,12 @@ fn use_and_lose(groups: Vec<Group>) {
                 let mut own = vec![u64::from(rank); 300_000];
                 group.all_reduce(&mut own, Reduction::Max, Order::Fast).unwrap();
                 assert!(own.iter().all(|&max| max == u64::from(world_size - 1)), "rank {rank}");
+                let mut halves = vec![1.0 + rank as f32 / 8.0; 300_001];
+                group.compress(Compression::Bf16);
+                group.all_reduce(&mut halves, Reduction::Sum, Order::Fast).unwrap();
+                group.compress(Compression::None);
+                // 1 + 1.125 + 1.25, whose sums bf16 has.
+                assert!(halves.iter().all(|&sum| sum == 3.375), "rank {rank}");
                 group.broadcast(&mut own, Rank::new(0)).unwrap();
                 group.barrier().unwrap();
                 if rank == 1 {
