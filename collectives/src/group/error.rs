@@ -11,7 +11,7 @@ use crate::links::LinkError;
 /// and no buffer that an operation failed on may be used. Make a new group, with the ranks that are left.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum GroupError {
-    /// The ranks call different operations, or the same ones with other types, lengths, reductions, orders or roots. A mistake of the
+    /// The ranks call different operations, or the same ones with other types, lengths, reductions, orders, compressions or roots. A mistake of the
     /// program: it makes the same calls on all ranks, in the same order.
     #[error(
         "operation {number} of {generation}: this rank calls {ours}, {peer} calls {theirs}: make the same calls on all ranks"
