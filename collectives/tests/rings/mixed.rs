@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sardana_collectives::layout::Layout;
 use sardana_collectives::links::{self, LinkReceiver, LinkSender, SharedMemory};
-use sardana_protocol::job::Order;
+use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::messages::LinkKind;
 use sardana_protocol::plan::{Plan, Visit};
 use sardana_protocol::state::{Dtype, TensorSpec};
@@ -99,6 +99,7 @@ async fn any_split_over_any_links_gives_the_bits_of_sequential_addition() {
             layout: draw.layout(),
             first: draw.plan(world, shards),
             steady: draw.plan(world, shards),
+            compression: Compression::None,
         };
         let mut pairs = Vec::new();
         for _hop in dance.first.hops().iter().chain(dance.steady.hops()) {
