@@ -18,6 +18,7 @@ mod copies;
 mod environment;
 mod fingerprint;
 pub mod fit;
+pub mod group;
 pub mod hosts;
 pub mod job;
 pub mod launch;
@@ -34,7 +35,6 @@ mod trainer;
 pub mod within;
 pub mod worker;
 
-pub use sardana_collectives::group;
 pub use sardana_data as data;
 
 pub use checkpointing::Checkpointing;

@@ -11,7 +11,7 @@ pub use notices::*;
 pub use shells::*;
 
 /// Version of every message. A peer of another version is refused with both numbers.
-pub const WIRE_VERSION: u16 = 8;
+pub const WIRE_VERSION: u16 = 9;
 
 /// Most shards of a job. A message lists at most one range per shard, so this bounds messages; finer grain than 4,096 shards a
 /// step buys no balance. A job with more is refused when it is built.
@@ -354,6 +354,10 @@ pub const MAX_LINK_FAILURES: u32 = 3;
 /// After the first report of a link that cannot be made the others have this long to tell of theirs. All have tried for seconds, and notice
 /// within milliseconds of each other; which worker noticed first says little of which is at fault.
 pub const LINK_GRACE: Duration = Duration::from_millis(500);
+
+/// A generation of a group that has stood so long has links that work: nothing is held against its members any more. Longer than it takes to
+/// notice that what is sent over one does not come.
+pub const GROUP_STANDS: Duration = Duration::from_secs(30);
 
 /// Most step reports in one message: with [`MAX_AUXILIARY`] sums each they fit a control frame.
 pub const MAX_REPORTS: usize = 256;

@@ -251,6 +251,9 @@ pub(crate) async fn twice(mut signals: EndSignals, steering: &Steering) -> EndSi
 }
 
 pub(crate) fn print(summary: &Summary) {
+    if summary.is_of_a_group() {
+        return println!("the group is done");
+    }
     for (name, value) in &summary.results {
         println!("{name}: {value}");
     }
