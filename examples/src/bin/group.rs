@@ -5,10 +5,10 @@
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use sardana::Rank;
 use sardana::group::{Config, Group, GroupError, Member, MemberError, Order, Reduction, join};
 use sardana::job::Staffing;
 use sardana::launch::{LaunchConfig, launch};
+use sardana::{Balance, Rank};
 use tracing_subscriber::EnvFilter;
 
 /// Counts the points with whole coordinates in circles, for pi, on four processes or as many as `sardana run -n N -- group` starts. Kill them,
@@ -53,7 +53,8 @@ fn start_four() -> Result<()> {
         min: 1,
         max: 8,
         restarts: 100,
-        ..Staffing::default()
+        shard_capacity: None,
+        balance: Balance::Off,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -108,7 +109,11 @@ fn agree(group: &mut Group, progress: &mut Progress) -> Result<(), GroupError> {
     let [rounds, points, digest] = all;
     *progress = Progress { rounds, points, digest };
     if group.rank() == Rank::ZERO {
-        println!("{}: {} processes go on at circle {rounds}", group.generation(), group.world_size());
+        println!(
+            "{}: {} processes go on at circle {rounds}",
+            group.generation(),
+            group.world_size()
+        );
     }
     Ok(())
 }
@@ -120,7 +125,10 @@ fn column(radius: u64, x: u64) -> u64 {
 
 fn show(progress: Progress) -> Result<()> {
     let Progress { rounds, points, digest } = progress;
-    println!("{points} points in a circle with radius {rounds}: pi is about {:.9}", points as f64 / (rounds * rounds) as f64);
+    println!(
+        "{points} points in a circle with radius {rounds}: pi is about {:.9}",
+        points as f64 / (rounds * rounds) as f64
+    );
     println!("digest of all counts: {digest:016x}");
     // What one process finds, without any other.
     let alone = (1..=rounds).fold(0, |digest: u64, radius| {

@@ -1,0 +1,249 @@
+//! Processes that make collective calls of their own: killed, stopped, drained, joined and refused under a real coordinator and agent. Each of them
+//! compares each result with what it must be for the ranks that there are.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use sardana::job::Staffing;
+use sardana::launch::{Event, LaunchConfig, Launched, OperatorAnswer, OperatorRequest, launch};
+use sardana::{AgentEvent, Balance, JobEvent, LINK_VARIABLE, WorkerEvent, WorkerId};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::UnixListener;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+const GROUP: &str = env!("CARGO_BIN_EXE_chaos_group");
+const HOLD: u64 = 3;
+const GATE: u64 = 6;
+const ROUNDS: u64 = 10;
+
+/// A run takes seconds; one that takes this long hangs.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A group's job, and what its processes say.
+struct Play {
+    launched: Launched,
+    said: mpsc::UnboundedReceiver<String>,
+    /// All that was said and happened so far, for a person.
+    story: Vec<String>,
+    lost: Vec<(WorkerId, String)>,
+    ended: bool,
+    _folder: TempDir,
+}
+
+impl Play {
+    async fn begin(workers: u32, environment: &[(&str, &str)]) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let socket = folder.path().join("said");
+        let listener = UnixListener::bind(&socket)?;
+        let (say, said) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let say = say.clone();
+                tokio::spawn(async move {
+                    let mut lines = BufReader::new(stream).lines();
+                    while let Ok(Some(line)) = lines.next_line().await {
+                        let _ = say.send(line);
+                    }
+                });
+            }
+        });
+        let staffing = Staffing {
+            workers,
+            min: 1,
+            max: 8,
+            restarts: 0,
+            shard_capacity: None,
+            balance: Balance::Off,
+        };
+        let numbers = [ROUNDS, workers.into(), HOLD, GATE].map(|number| number.to_string().into());
+        let arguments = [vec![socket.into()], numbers.to_vec()].concat();
+        let mut config = LaunchConfig::program(GROUP.into(), arguments, staffing);
+        config
+            .environment
+            .extend(environment.iter().map(|&(name, value)| (name.into(), value.into())));
+        Ok(Self {
+            launched: launch(config).await?,
+            said,
+            story: Vec::new(),
+            lost: Vec::new(),
+            ended: false,
+            _folder: folder,
+        })
+    }
+
+    /// The next thing that a process says; what happens to the job meanwhile is noted. None once the job has ended, and all was heard.
+    async fn next(&mut self) -> Result<Option<String>> {
+        loop {
+            let event = tokio::select! {
+                biased;
+                Some(line) = self.said.recv() => {
+                    self.story.push(line.clone());
+                    return Ok(Some(line));
+                }
+                event = self.launched.next_event(), if !self.ended => event.context("the coordinator ended")?,
+                else => return Ok(None),
+            };
+            self.story.push(format!("{event:?}"));
+            match event {
+                Event::Job(JobEvent::Worker(WorkerEvent::Lost { worker, cause, .. })) => {
+                    self.lost.push((worker, cause.to_string()));
+                }
+                Event::Job(JobEvent::Done(summary)) => {
+                    ensure!(summary.is_of_a_group() && summary.unknown <= 1, "{summary:?}");
+                    self.ended = true;
+                }
+                Event::Job(JobEvent::Failed { reason }) => anyhow::bail!("the job failed: {reason}"),
+                Event::Job(_) | Event::Agent(_) => {}
+            }
+        }
+    }
+
+    /// Waits until a process says what `is_it`, and returns its process and that.
+    async fn hears(&mut self, what: &str, is_it: impl Fn(&str) -> bool) -> Result<(u32, String)> {
+        let hearing = async {
+            loop {
+                let line = self.next().await?.context("nothing is said any more")?;
+                let (pid, words) = line.split_once(' ').context("a process says who it is")?;
+                if is_it(words) {
+                    return Ok((pid.parse()?, words.to_owned()));
+                }
+            }
+        };
+        let heard: Result<Result<_>, _> = timeout(LIMIT, hearing).await;
+        heard
+            .unwrap_or_else(|_| Err(anyhow::anyhow!("it hangs")))
+            .with_context(|| format!("waiting for {what}, after\n{}", self.story.join("\n")))
+    }
+
+    /// The processes that say what `is_it`, of so many.
+    async fn all_say(&mut self, many: usize, what: &str, is_it: impl Fn(&str) -> bool) -> Result<BTreeSet<u32>> {
+        let mut processes = BTreeSet::new();
+        while processes.len() < many {
+            processes.insert(self.hears(what, &is_it).await?.0);
+        }
+        Ok(processes)
+    }
+
+    /// The worker that is this process.
+    async fn worker(&self, pid: u32) -> Result<WorkerId> {
+        let status = self.launched.steering().ask(OperatorRequest::Status).await?;
+        let OperatorAnswer::Status(status) = status else {
+            anyhow::bail!("no status: {status:?}");
+        };
+        let ids = status.overview.workers.iter().map(|view| view.worker);
+        let found = ids.into_iter().find(|&id| self.launched.pid(id) == Some(pid));
+        found.with_context(|| format!("no worker is process {pid}"))
+    }
+
+    async fn asks(&self, request: OperatorRequest) -> Result<()> {
+        let answer = self.launched.steering().ask(request).await?;
+        let done = matches!(answer, OperatorAnswer::Done { .. });
+        ensure!(done, "{answer:?}");
+        Ok(())
+    }
+
+    /// All that are left finish, in one generation; and the job is done.
+    async fn ends(mut self, many: usize) -> Result<()> {
+        let in_one = format!("finished after {ROUNDS} in ");
+        let (_, first) = self.hears("the end", |words| words.starts_with(&in_one)).await?;
+        self.all_say(many - 1, "the same end", |words| words == first).await?;
+        let story = self.story.join("\n");
+        let outcome = self.launched.finish(|_, _| {}).await;
+        ensure!(self.ended || outcome.is_ok(), "{outcome:?} after\n{story}");
+        Ok(())
+    }
+}
+
+/// Kills a process while the others are in an operation; they go on as two, and a newcomer makes three of them again.
+async fn killed_and_replaced(environment: &[(&str, &str)]) -> Result<()> {
+    let mut play = Play::begin(3, environment).await?;
+    let first = play.all_say(3, "three ranks", |words| words.ends_with("of 3")).await?;
+    let (victim, _) = play
+        .hears("the victim", |words| words.starts_with("holds in round 3"))
+        .await?;
+    let survivors: BTreeSet<u32> = first.iter().copied().filter(|&pid| pid != victim).collect();
+    let worker = play.worker(victim).await?;
+    play.asks(OperatorRequest::Kill {
+        whom: worker.to_string(),
+    })
+    .await?;
+    let over = play.all_say(2, "errors", |words| words == "over g1.1 in round 3").await?;
+    ensure!(over == survivors, "all but the dead learn of it: {over:?}");
+    let two = play.all_say(2, "a group of two", |words| words.ends_with("of 2")).await?;
+    ensure!(two == survivors, "the survivors go on in the same processes");
+    play.all_say(2, "the round again", |words| words == "calls round 3 with 2")
+        .await?;
+    let [(lost, cause)] = &play.lost[..] else {
+        anyhow::bail!("expected the victim alone to be lost, found {:?}", play.lost);
+    };
+    ensure!(*lost == worker && cause.contains("signal 9"), "{lost} {cause}");
+    play.asks(OperatorRequest::Scale { workers: 3 }).await?;
+    let three = play.all_say(3, "three ranks again", |words| words.ends_with("of 3")).await?;
+    ensure!(three.is_superset(&survivors) && !three.contains(&victim), "{three:?}");
+    play.all_say(3, "all beyond the gate", |words| words == "calls round 6 with 3")
+        .await?;
+    play.ends(3).await
+}
+
+#[tokio::test]
+async fn a_group_goes_on_without_the_dead_and_with_a_newcomer() -> Result<()> {
+    killed_and_replaced(&[]).await
+}
+
+#[tokio::test]
+async fn a_group_over_quic_goes_on_without_the_dead_and_with_a_newcomer() -> Result<()> {
+    killed_and_replaced(&[(LINK_VARIABLE, "quic")]).await
+}
+
+#[tokio::test]
+async fn a_process_that_is_drained_ends_well_and_the_others_go_on() -> Result<()> {
+    let mut play = Play::begin(3, &[]).await?;
+    play.all_say(3, "three ranks", |words| words.ends_with("of 3")).await?;
+    let (holder, _) = play
+        .hears("the one that holds", |words| words.starts_with("holds in round 3"))
+        .await?;
+    let calling = play.all_say(2, "the others", |words| words == "calls round 3 with 3").await?;
+    let leaver = *calling.iter().next().context("two are calling")?;
+    let worker = play.worker(leaver).await?;
+    play.asks(OperatorRequest::Drain {
+        whom: worker.to_string(),
+    })
+    .await?;
+    let (gone, words) = play.hears("the leaver", |words| words.starts_with("let go")).await?;
+    ensure!(gone == leaver && words == "let go after 3", "{gone} {words}");
+    // The one that holds still has its place in the next generation, and does not call there.
+    let worker = play.worker(holder).await?;
+    play.asks(OperatorRequest::Kill {
+        whom: worker.to_string(),
+    })
+    .await?;
+    play.hears("the last one", |words| words == "calls round 3 with 1").await?;
+    play.asks(OperatorRequest::Scale { workers: 3 }).await?;
+    play.all_say(3, "three ranks again", |words| words.ends_with("of 3")).await?;
+    play.ends(3).await
+}
+
+#[tokio::test]
+async fn a_stop_lets_all_of_them_go() -> Result<()> {
+    let mut play = Play::begin(2, &[]).await?;
+    play.hears("the one that holds", |words| words.starts_with("holds in round 3"))
+        .await?;
+    play.launched.steering().request_stop();
+    let (_, words) = play.hears("the other", |words| words.starts_with("let go")).await?;
+    ensure!(words == "let go after 3", "{words}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_event_tells_of_the_end() -> Result<()> {
+    let mut play = Play::begin(1, &[]).await?;
+    play.hears("the end", |words| words.starts_with("finished")).await?;
+    let ended = |event: &Event| matches!(event, Event::Agent(AgentEvent::Ended { how, .. }) if how.contains('0'));
+    let mut well = false;
+    let outcome = play.launched.finish(|_, event| well |= ended(event)).await;
+    ensure!(outcome.is_ok() || play.ended, "{outcome:?}");
+    Ok(())
+}
