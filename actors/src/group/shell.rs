@@ -390,6 +390,8 @@ impl Shell {
     }
 
     async fn end(mut self, end: &End) {
+        // A program that has finished, or hears why from its member, does not go on.
+        self.program.finishing = None;
         self.over(match end {
             Ok(GroupEnded::Done) => "the job is done, or was stopped".to_owned(),
             Ok(GroupEnded::Released) => "this worker has left the job".to_owned(),
