@@ -36,22 +36,23 @@
 //! - *Who comes, leaves, crashes or hangs* ends the generation: on all its ranks the operation under way, or the next one, returns an error with
 //!   [`GroupError::generation_is_over`], at once where a death is known (an agent sees its processes end). The process goes on; it asks for the
 //!   next group, in which the ranks that were there keep their order and newcomers come last.
-//! - *What ranks have computed* only they know. When a generation ends one rank may have the result of an operation that others were refused,
-//!   and newcomers have nothing. So agree first in each new group, as by the maximum of how far each rank is, and broadcast from a rank that is
-//!   there. [The example](https://doc.rust-lang.org/cargo/guide/project-layout.html) `group` in `examples/` does so.
+//! - *What ranks have computed* only they know. When a generation ends, one rank may have the result of an operation that others were refused, and
+//!   newcomers have nothing. So agree first in each new group: on how far the farthest rank is, by `all_reduce` with [`Reduction::Max`], and then
+//!   `broadcast` what it has, as the program `group` in `examples/` does. (Above, all begin again.)
 //! - *The end.* [`Member::finish`] on all ranks ends the job; [`Member::leave`] lets this process go while the others go on; dropped, it is gone
 //!   without a word. After `sardana drain` or `sardana stop` [`Member::next`] returns none, and the process ends well.
 //! - *Mistakes.* A process of another program, with other [settings](Config::settings), or of a job that trains is refused by
 //!   [`Member::next`], and told in what it differs.
 //!
-//! While fewer processes are there than the job wants at least (`--min`), [`Member::next`] blocks. How long a rank takes between two operations is
-//! its own affair: one that computes for ever holds the others up until an operator kills it.
+//! While fewer processes are there than the job wants at least (`--min`), [`Member::next`] blocks; those beyond `--max` wait there for a place. How
+//! long a rank takes between two operations is its own affair: one that computes for ever holds the others up until an operator kills it.
 //!
 //! # Operations
-
-#![doc = "Each rank of a [`Group`] makes the same calls in the same order. An operation returns on a rank once all ranks have called it and this"]
-#![doc = "rank has its result; until then it blocks the thread, which needs no runtime. See [`Group`], [`Element`], [`Reduction`], [`Order`];"]
-#![doc = "[`horovod`] has the names that Horovod has. For threads of one process there is [`Group::in_process`]."]
+//!
+//! All ranks of a [`Group`] make the same calls in the same order. An operation returns on a rank once all ranks have called it and this rank has its
+//! result; until then it blocks the thread, which needs no runtime. [`Element`] and [`Reduction`] say what is reduced; [`Order::Exact`] combines
+//! in rank order, whatever the length. [`horovod`] has the names that Horovod has. For threads of one process there is
+//! [`Group::in_process`], which needs no job.
 
 mod error;
 mod member;
