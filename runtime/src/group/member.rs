@@ -76,6 +76,7 @@ impl Member {
     ///
     /// # Errors
     /// [`MemberError::Ended`] if the coordinator refuses or dismisses this process, or was not found for too long.
+    #[expect(clippy::should_implement_trait, reason = "an iterator could not end with an error by `?`")]
     pub fn next(&mut self) -> Result<Option<Group>, MemberError> {
         let (reply, group) = sync_channel(1);
         match self.ask(Request::Next { reply }).and_then(|()| group.recv()) {

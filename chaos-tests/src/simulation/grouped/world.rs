@@ -363,7 +363,15 @@ impl World {
             CoordinatorMessage::Complete { .. } => {
                 self.violates("CONTROL", format!("{worker} is told that the job is done"))
             }
-            message => self.handle(worker, GroupEvent::Ordered(message)),
+            message @ (CoordinatorMessage::Halt { .. }
+            | CoordinatorMessage::Form(_)
+            | CoordinatorMessage::Prepare(_)
+            | CoordinatorMessage::CloseWith { .. }
+            | CoordinatorMessage::Serve(_)
+            | CoordinatorMessage::Save(_)
+            | CoordinatorMessage::SaveOver { .. }
+            | CoordinatorMessage::Copy(_)
+            | CoordinatorMessage::Renewed { .. }) => self.handle(worker, GroupEvent::Ordered(message)),
         }
     }
 
