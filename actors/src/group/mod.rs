@@ -4,6 +4,7 @@
 //! [`Group`], which the program has from then on. Must not know what the program calls, nor why it goes on or ends.
 
 mod control;
+mod current;
 mod nothing;
 mod shell;
 

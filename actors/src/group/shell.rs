@@ -4,22 +4,21 @@ use std::net::SocketAddr;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, PoisonError};
 
-use sardana_collectives::group::{Alarm, Group, GroupError, GroupLinks, LaneLinks, Place};
-use sardana_collectives::links::{LinkError, in_process};
-use sardana_collectives::ring::{PlanLinks, RingLinks};
+use sardana_collectives::group::{Group, GroupError};
+use sardana_collectives::links::LinkError;
+use sardana_collectives::ring::RingLinks;
 use sardana_net::environment::Environment;
 use sardana_protocol::limits::HEARTBEAT;
 use sardana_protocol::member::{GroupCommand, GroupEvent};
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{CoordinatorMessage, Form, WorkerHello, WorkerMessage};
-use sardana_protocol::plan::{Part, RingPart};
 use sardana_protocol::state::StatePieces;
 use sardana_protocol::words::{Generation, Incarnation, WorkerId};
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::control::{Control, Machine};
+use super::current::Current;
 use super::nothing::Nothing;
 use super::{GroupConfig, GroupEnded, Request};
 use crate::peers::{LinkingError, PeerGroup, Peers};
@@ -78,31 +77,6 @@ struct Program {
     finishing: Option<(Generation, SyncSender<Arc<GroupError>>)>,
     /// When it asked to leave.
     leaving: Option<Instant>,
-}
-
-/// The generation under way.
-struct Current {
-    form: Box<Form>,
-    alarm: Alarm,
-    /// The task that makes its links, or waits for its alarm.
-    task: AbortHandle,
-    group: Handed,
-}
-
-/// Where its group is.
-enum Handed {
-    /// Its links are not made, or cannot be.
-    NotYet,
-    /// The program has not asked for it.
-    Ready(Box<Group>),
-    /// The program has it, or had it.
-    Over,
-}
-
-impl Drop for Current {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
 }
 
 pub(super) async fn take_part(
@@ -241,12 +215,7 @@ impl Shell {
             let made = peers.link(&wanted).await;
             let _ = messages.send(Message::Linked { generation, made });
         });
-        self.current = Some(Current {
-            form,
-            alarm: Alarm::default(),
-            task: task.abort_handle(),
-            group: Handed::NotYet,
-        });
+        self.current = Some(Current::new(form, task.abort_handle()));
     }
 
     /// The generation is over, if there is one. What is older than `next` is refused from here on, before the coordinator is promised so.
@@ -272,27 +241,18 @@ impl Shell {
         let Some(current) = self.current.as_mut().filter(|current| current.form.generation == generation) else {
             return;
         };
-        let links = match made {
-            Ok(mut links) => group_links(&current.form, &mut links),
+        match made {
+            // The machine has looked whether the parts are those of a group.
+            Ok(links) => current.is_linked(links),
             Err(errors) => {
                 for error in &errors {
                     tracing::info!(%generation, rank = %current.form.rank, %error, "a link could not be made");
                 }
-                let peers: Vec<WorkerId> = errors.iter().map(LinkingError::peer).collect();
-                return peers
-                    .into_iter()
-                    .for_each(|peer| self.handle(GroupEvent::LinkBroken { generation, peer }));
+                let peers = errors.iter().map(LinkingError::peer);
+                return peers.for_each(|peer| self.handle(GroupEvent::LinkBroken { generation, peer }));
             }
-        };
-        // The machine has looked whether the parts are those of a group.
-        let Some(links) = links else { return };
-        let place = Place {
-            rank: current.form.rank,
-            world_size: current.form.world_size,
-            generation,
-        };
+        }
         let (alarm, messages) = (current.alarm.clone(), self.messages.clone());
-        current.group = Handed::Ready(Box::new(Group::new(place, links, alarm.clone())));
         let watching = tokio::spawn(async move {
             let reason = alarm.raised().await;
             let _ = messages.send(Message::Broke { generation, reason });
@@ -307,14 +267,14 @@ impl Shell {
 
     /// Gives the program what it waits for, if that is there.
     fn hand_over(&mut self) {
-        let Some(current) = &mut self.current else { return };
-        if !matches!(current.group, Handed::Ready(_)) {
+        let Some(current) = self.current.as_mut().filter(|current| current.is_ready()) else {
             return;
-        }
-        let Some(next) = self.program.next.take() else { return };
-        if let Handed::Ready(group) = std::mem::replace(&mut current.group, Handed::Over) {
+        };
+        if let Some(next) = self.program.next.take()
+            && let Some(group) = current.hand_over()
+        {
             // It waits there, or has ended.
-            let _ = next.send(*group);
+            let _ = next.send(group);
         }
     }
 
@@ -337,10 +297,8 @@ impl Shell {
     }
 
     fn asked(&mut self, request: Request) {
-        let of_now = self.current.as_ref().map(|current| {
-            let handed = matches!(current.group, Handed::Over);
-            (current.form.generation, handed)
-        });
+        let of_now = self.current.as_ref();
+        let of_now = of_now.map(|current| (current.form.generation, current.is_handed_over()));
         match request {
             Request::Next { reply } => {
                 self.program.next = Some(reply);
@@ -403,27 +361,4 @@ impl Shell {
         self.link.close().await;
         self.peers.close("the worker ends").await;
     }
-}
-
-/// The lanes of the group at the form's rank: the links of its first plan, and of its steady one. None if some are not there.
-fn group_links(form: &Form, links: &mut RingLinks) -> Option<GroupLinks> {
-    Some(GroupLinks {
-        running: lane(&form.first, &mut links.first)?,
-        finished: lane(&form.steady, &mut links.steady)?,
-    })
-}
-
-fn lane(part: &Part, links: &mut PlanLinks) -> Option<LaneLinks> {
-    let Part::Ring(RingPart { hops, .. }) = part else {
-        return None;
-    };
-    let Some((before, after)) = hops else {
-        // Nothing passes the links of a rank that is alone.
-        let (to, from) = in_process();
-        return Some(LaneLinks { from, to });
-    };
-    Some(LaneLinks {
-        from: links.incoming.remove(&before.hop)?,
-        to: links.outgoing.remove(&after.hop)?,
-    })
 }

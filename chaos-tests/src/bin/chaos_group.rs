@@ -79,10 +79,8 @@ impl Script {
                 std::thread::park();
             }
         }
-        while round == self.gate && world < self.world {
-            if let Err(error) = group.barrier() {
-                return Ok(Err(error));
-            }
+        if round == self.gate && world < self.world {
+            return Ok(Err(waits(group)));
         }
         if round == self.hold || round == self.gate {
             self.say(&format!("calls round {round} with {world}"))?;
@@ -100,6 +98,15 @@ impl Script {
             );
         }
         Ok(Ok(()))
+    }
+}
+
+/// Calls until the generation is over.
+fn waits(group: &mut Group) -> GroupError {
+    loop {
+        if let Err(error) = group.barrier() {
+            return error;
+        }
     }
 }
 

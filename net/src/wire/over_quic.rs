@@ -83,8 +83,8 @@ async fn bad_frames_are_refused() {
         read_frame::<WorkerMessage>(&mut stream, 64).await
     };
     assert_eq!(read(frame(version, 3, &[1, 1, 7])).await.unwrap(), Some(ready(7)));
-    let error = read(frame([9, 0], 3, &[1, 1, 7])).await.unwrap_err();
-    assert!(matches!(error, FrameError::Version { theirs: 9, .. }), "{error}");
+    let error = read(frame([8, 0], 3, &[1, 1, 7])).await.unwrap_err();
+    assert!(matches!(error, FrameError::Version { theirs: 8, .. }), "{error}");
     // Nothing follows: had the length been believed, the end would be `Truncated`.
     for length in [65, 1 << 31, u32::MAX] {
         let error = read(frame(version, length, &[])).await.unwrap_err();

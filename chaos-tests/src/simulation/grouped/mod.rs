@@ -1,11 +1,13 @@
 //! Groups: the coordinator's machine and those of a group's workers, with programs that call operations without end, on a network and hosts that do
 //! their worst. What holds of training has its own worlds; here it is who is in which generation, and that all go on together.
 //!
-//! - `world`: what happens to whom, in virtual time; `coordinator`: the coordinator, and what reaches it; `process`: a worker, its links and its
-//!   program; `faults`: what goes wrong; `oracle`: what must hold, by what was told to whom alone.
+//! - `world`: what happens to whom, in virtual time; `coordinator`: the coordinator, and what reaches it; `process`: a worker; `living`: how it
+//!   begins and ends, and what it says; `operating`: links, and operations that pass them; `faults`: what goes wrong; `oracle`: what must hold, by what was told to whom alone.
 
 mod coordinator;
 mod faults;
+mod living;
+mod operating;
 mod oracle;
 mod process;
 mod world;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use sardana_protocol::limits::{HEARTBEAT, RETRY_EVERY};
-use sardana_protocol::member::{GroupCommand, GroupEvent};
+use sardana_protocol::limits::HEARTBEAT;
+use sardana_protocol::member::GroupEvent;
 use sardana_protocol::messages::{CoordinatorMessage, Introduction, WorkerMessage};
 use sardana_protocol::words::{Generation, Incarnation, WorkerId};
 
@@ -95,7 +95,7 @@ pub(super) struct World {
     entries: u64,
     pub(super) coordinator: Coordinator,
     pub(super) processes: BTreeMap<WorkerId, Process>,
-    ids: u64,
+    pub(super) ids: u64,
     pub(super) sessions: u64,
     /// When the last message over a session comes: none overtakes another.
     lines: BTreeMap<(u64, bool), Duration>,
@@ -125,9 +125,6 @@ impl fmt::Debug for World {
         Ok(())
     }
 }
-
-/// How long a link may take, before it counts as one that cannot be made.
-const LINK: Duration = Duration::from_secs(5);
 
 impl World {
     pub(super) fn drawn(seed: u64) -> Self {
@@ -170,7 +167,7 @@ impl World {
     }
 
     /// Messages take milliseconds, now and then much longer.
-    fn delay(&mut self) -> Duration {
+    pub(super) fn delay(&mut self) -> Duration {
         if self.dice.once_in(50) && self.now < self.faults_end {
             return self.between(50, 1_500);
         }
@@ -308,258 +305,5 @@ impl World {
         };
         let frozen = self.processes.get(worker)?.frozen;
         (frozen > self.now).then_some(frozen)
-    }
-
-    fn start(&mut self) {
-        self.ids += 1;
-        let worker = WorkerId::new(self.ids);
-        self.processes.insert(worker, Process::new());
-        self.after(Duration::ZERO, Happening::Dial { worker });
-        self.after(HEARTBEAT, Happening::Beat { worker });
-    }
-
-    fn dial(&mut self, worker: WorkerId) {
-        let Some(process) = self.processes.get_mut(&worker).filter(|process| process.session.is_none()) else {
-            return;
-        };
-        process.dialled += 1;
-        let introduction = Box::new(process.machine.introduction());
-        self.sessions += 1;
-        let session = self.sessions;
-        if self.coordinator.is_there() {
-            let hello = Happening::Hello {
-                worker,
-                session,
-                introduction,
-            };
-            self.send(session, true, hello);
-        }
-        // Unless it is greeted by then.
-        self.after(RETRY_EVERY * 8, Happening::Dial { worker });
-    }
-
-    fn greeted(&mut self, worker: WorkerId, session: u64, incarnation: Incarnation) {
-        let Some(process) = self.processes.get_mut(&worker).filter(|process| process.session.is_none()) else {
-            return;
-        };
-        process.session = Some(session);
-        self.handle(worker, GroupEvent::Welcomed { incarnation });
-    }
-
-    fn told(&mut self, worker: WorkerId, session: u64, message: CoordinatorMessage) {
-        if self
-            .processes
-            .get(&worker)
-            .is_none_or(|process| process.session != Some(session))
-        {
-            return;
-        }
-        match message {
-            CoordinatorMessage::Released { .. } => {
-                self.counts.released += 1;
-                self.end_process(worker);
-            }
-            CoordinatorMessage::Dismiss { .. } => self.end_process(worker),
-            CoordinatorMessage::Complete { .. } => {
-                self.violates("CONTROL", format!("{worker} is told that the job is done"))
-            }
-            message @ (CoordinatorMessage::Halt { .. }
-            | CoordinatorMessage::Form(_)
-            | CoordinatorMessage::Prepare(_)
-            | CoordinatorMessage::CloseWith { .. }
-            | CoordinatorMessage::Serve(_)
-            | CoordinatorMessage::Save(_)
-            | CoordinatorMessage::SaveOver { .. }
-            | CoordinatorMessage::Copy(_)
-            | CoordinatorMessage::Renewed { .. }) => self.handle(worker, GroupEvent::Ordered(message)),
-        }
-    }
-
-    fn control_lost(&mut self, worker: WorkerId, session: u64) {
-        let lost = |process: &&mut Process| process.session == Some(session);
-        if let Some(process) = self.processes.get_mut(&worker).filter(lost) {
-            process.session = None;
-            self.after(RETRY_EVERY, Happening::Dial { worker });
-        }
-    }
-
-    /// A process ends, and its agent sees it; another is started.
-    pub(super) fn end_process(&mut self, worker: WorkerId) {
-        self.vanish(worker);
-        let seen = self.between(1, 50);
-        self.after(seen, Happening::Exited { worker });
-    }
-
-    /// A process ends.
-    pub(super) fn vanish(&mut self, worker: WorkerId) {
-        let Some(process) = self.processes.remove(&worker) else {
-            return;
-        };
-        if let Some(session) = process.session {
-            let noticed = self.between(1, 8_000);
-            self.after(noticed, Happening::SessionLost { worker, session });
-        }
-        if let Some(seat) = process.seat {
-            self.let_go(&seat);
-        }
-        let wait = self.between(50, 3_000);
-        self.after(wait, Happening::Start);
-    }
-
-    /// The others' links with what had this seat break.
-    fn let_go(&mut self, seat: &Seat) {
-        let generation = seat.form.generation;
-        for worker in seat.peers() {
-            let noticed = self.delay();
-            self.after(noticed, Happening::Breaks { worker, generation });
-        }
-    }
-
-    /// Hands in an event, and does what the machine says.
-    pub(super) fn handle(&mut self, worker: WorkerId, event: GroupEvent) {
-        let Some(process) = self.processes.get_mut(&worker) else {
-            return;
-        };
-        for command in process.machine.handle(event) {
-            match command {
-                GroupCommand::Send(message) => self.says(worker, message),
-                GroupCommand::Connect(form) => {
-                    let held = self.oracle.sits(worker, &form);
-                    self.held(held);
-                    let (generation, since) = (form.generation, self.now);
-                    if let Some(process) = self.processes.get_mut(&worker) {
-                        process.seat = Some(Seat::new(*form));
-                    }
-                    let wait = self.delay();
-                    let link = Happening::Link {
-                        worker,
-                        generation,
-                        since,
-                    };
-                    self.after(wait, link);
-                }
-                GroupCommand::Abort { next, .. } => {
-                    let held = self.oracle.promises(worker, next);
-                    self.held(held);
-                    let seat = self.processes.get_mut(&worker).and_then(|process| process.seat.take());
-                    if let Some(seat) = seat {
-                        self.let_go(&seat);
-                    }
-                }
-            }
-        }
-    }
-
-    fn says(&mut self, worker: WorkerId, message: WorkerMessage) {
-        if let Some(session) = self.processes.get(&worker).and_then(|process| process.session) {
-            let message = Box::new(message);
-            let said = Happening::ToCoordinator {
-                worker,
-                session,
-                message,
-            };
-            self.send(session, true, said);
-        }
-    }
-
-    fn link(&mut self, worker: WorkerId, generation: Generation, since: Duration) {
-        let Some(seat) = self.processes.get(&worker).and_then(|process| process.seat_of(generation)) else {
-            return;
-        };
-        if seat.group != Group::Linking {
-            return;
-        }
-        let cannot = |&peer: &WorkerId| self.apart.contains(&(worker.min(peer), worker.max(peer)));
-        let comes = |&peer: &WorkerId| self.processes.get(&peer).is_some_and(|one| one.seat_of(generation).is_some());
-        let missing: Vec<WorkerId> = seat.peers().into_iter().filter(|peer| cannot(peer) || !comes(peer)).collect();
-        if missing.is_empty() {
-            if let Some(seat) = self.processes.get_mut(&worker).and_then(|one| one.in_generation(generation)) {
-                seat.group = Group::Works;
-            }
-            self.handle(worker, GroupEvent::LinksReady { generation });
-            return self.after(Duration::from_millis(1), Happening::Call { worker, generation });
-        }
-        if self.now.saturating_sub(since) < LINK {
-            let again = Duration::from_millis(20);
-            let link = Happening::Link {
-                worker,
-                generation,
-                since,
-            };
-            return self.after(again, link);
-        }
-        for peer in missing {
-            self.handle(worker, GroupEvent::LinkBroken { generation, peer });
-        }
-    }
-
-    fn call(&mut self, worker: WorkerId, generation: Generation) {
-        let seat = self
-            .processes
-            .get_mut(&worker)
-            .and_then(|process| process.in_generation(generation));
-        let Some(seat) = seat.filter(|seat| seat.group == Group::Works) else {
-            return;
-        };
-        seat.calls = true;
-        let (number, world_size) = (seat.ended, seat.form.world_size as usize);
-        let calls = |process: &&Process| {
-            process
-                .seat_of(generation)
-                .is_some_and(|seat| seat.calls && seat.ended == number)
-        };
-        if self.processes.values().filter(calls).count() < world_size {
-            return;
-        }
-        let called: BTreeSet<WorkerId> = self
-            .processes
-            .iter()
-            .filter(|(_, one)| calls(one))
-            .map(|(&id, _)| id)
-            .collect();
-        let held = self.oracle.operates(generation, &called);
-        self.held(held);
-        for worker in called {
-            let wait = self.delay();
-            let result = Happening::Result {
-                worker,
-                generation,
-                number,
-            };
-            self.after(wait, result);
-        }
-    }
-
-    fn result(&mut self, worker: WorkerId, generation: Generation, number: u64) {
-        let seat = self
-            .processes
-            .get_mut(&worker)
-            .and_then(|process| process.in_generation(generation));
-        let Some(seat) = seat.filter(|seat| seat.group == Group::Works && seat.ended == number) else {
-            return;
-        };
-        (seat.ended, seat.calls) = (number + 1, false);
-        self.counts.operations += 1;
-        let computes = self.between(200, 4_000);
-        self.after(computes, Happening::Call { worker, generation });
-    }
-
-    /// A program whose operation fails gives the generation up, and so breaks the links with its neighbours.
-    pub(super) fn breaks(&mut self, worker: WorkerId, generation: Generation) {
-        let seat = self
-            .processes
-            .get_mut(&worker)
-            .and_then(|process| process.in_generation(generation));
-        let Some(seat) = seat.filter(|seat| seat.group == Group::Works) else {
-            return;
-        };
-        seat.group = Group::Over;
-        let peers = seat.peers();
-        self.counts.failed += 1;
-        self.handle(worker, GroupEvent::GivenUp { generation });
-        for worker in peers {
-            let noticed = self.delay();
-            self.after(noticed, Happening::Breaks { worker, generation });
-        }
     }
 }
