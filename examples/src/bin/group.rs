@@ -87,7 +87,7 @@ fn count(group: &mut Group, progress: &mut Progress, rounds: u64) -> Result<(), 
     while progress.rounds < rounds {
         let radius = progress.rounds + 1;
         let columns = group.part(radius as usize);
-        let mut points = [columns.map(|x| column(radius, x as u64 + 1)).sum()];
+        let mut points: [u64; 1] = [columns.map(|x| column(radius, x as u64 + 1)).sum()];
         group.all_reduce(&mut points, Reduction::Sum, Order::Exact)?;
         // The origin, and four quadrants with an axis each.
         progress.points = 1 + 4 * (radius + points[0]);
@@ -102,10 +102,10 @@ fn agree(group: &mut Group, progress: &mut Progress) -> Result<(), GroupError> {
     let mut newest = [progress.rounds];
     group.all_reduce(&mut newest, Reduction::Max, Order::Exact)?;
     let has_it = progress.rounds == newest[0];
-    let mut root = [if has_it { group.rank().get() } else { u32::MAX }];
+    let mut root = [if has_it { u64::from(group.rank().get()) } else { u64::MAX }];
     group.all_reduce(&mut root, Reduction::Min, Order::Exact)?;
     let mut all = [progress.rounds, progress.points, progress.digest];
-    group.broadcast(&mut all, Rank::new(root[0]))?;
+    group.broadcast(&mut all, Rank::at(root[0] as usize))?;
     let [rounds, points, digest] = all;
     *progress = Progress { rounds, points, digest };
     if group.rank() == Rank::ZERO {
