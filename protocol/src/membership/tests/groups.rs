@@ -6,7 +6,7 @@ use crate::limits::{GATHER, GROUP_STANDS, HEARTBEAT, LINK_GRACE, RESEND, STALL_U
 use crate::membership::JobRecord;
 use crate::messages::{MembersDigest, Motion, Ring, Seated};
 use crate::plan::Part;
-use crate::status::Stage;
+use crate::status::{Doing, Stage};
 use crate::words::{Rank, ShardRange};
 
 fn group() -> Config {
@@ -313,4 +313,16 @@ fn a_group_that_was_given_up_while_no_coordinator_was_there_is_halted() {
     let mut job = next_life();
     job.introduces(1, seat(0, Ring::Whole));
     has(&job.introduces(2, seat(1, Ring::Broken)), "halting for g2.1");
+}
+
+#[test]
+fn a_status_says_who_is_in_the_group_and_who_waits_for_a_place() {
+    let mut job = Job::training(2, Config { max: 2, ..group() });
+    job.arrives(3, 0);
+    let overview = job.membership.overview(job.now);
+    let doing: Vec<(WorkerId, Doing)> = overview.workers.iter().map(|view| (view.worker, view.doing)).collect();
+    assert_eq!(
+        doing,
+        [(w(1), Doing::Calling), (w(2), Doing::Calling), (w(3), Doing::Waiting)]
+    );
 }
