@@ -3,6 +3,7 @@
 //! Decisions are in `sardana-protocol`; a shell here receives, calls its machine and sends what the machine says.
 //!
 //! - [`coordinator`], [`worker`], [`agent`]: the actors; [`operator`]: a person's commands to the first; [`peers`]: links and transfers between workers.
+//! - [`group`]: a worker whose program makes collective calls of its own.
 //! - [`depot`]: checkpoint actors, which keep checkpoints, and what workers ask of them.
 //! - [`memory`]: what the host has left; [`fault`]: where chaos tests kill.
 
@@ -16,6 +17,7 @@ pub mod depot;
 pub mod fault;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+pub mod group;
 #[cfg(test)]
 mod lives_tests;
 pub mod memory;

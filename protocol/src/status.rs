@@ -274,6 +274,8 @@ pub enum Doing {
     Following,
     /// It has finished the job.
     Finished,
+    /// It is in a group, and makes the calls of its program.
+    Calling,
 }
 
 /// Where the membership was when something happened.

@@ -26,6 +26,24 @@ pub(crate) fn of_this_process(tensors: StateHash, settings: StateHash, probe: St
     })
 }
 
+/// The fingerprint of this process as a member of a group whose program says this of its `settings`. What the program computes is its own affair,
+/// and the group's operations make the same values on every processor.
+///
+/// # Errors
+/// When the program's own file cannot be read.
+pub(crate) fn of_a_group(settings: StateHash) -> io::Result<Fingerprint> {
+    let none = StateHash::of(b"");
+    Ok(Fingerprint {
+        program: program()?,
+        tensors: none,
+        settings,
+        processor: std::env::consts::ARCH.to_owned(),
+        device: "cpu".to_owned(),
+        libraries: format!("sardana {}", env!("CARGO_PKG_VERSION")),
+        probe: none,
+    })
+}
+
 /// The hash of what the system's mathematical library makes of many numbers: its last bits depend on its version and on the processor, and
 /// networks call it.
 fn mathematics() -> StateHash {

@@ -29,7 +29,7 @@ use crate::mirroring::MirroringError;
 /// What to run, and how.
 #[derive(Debug, Clone)]
 pub struct LaunchConfig {
-    /// The program that becomes a worker: it calls [`crate::serve_if_started_by_agent`] or [`crate::train()`].
+    /// The program that becomes a worker: it calls [`crate::serve_if_started_by_agent`], [`crate::train()`] or [`crate::group::join`].
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
@@ -72,7 +72,7 @@ pub enum LaunchError {
     /// All workers ended, and none is started again.
     #[error(
         "all workers have ended and none is started again; the last one: {last}. Its own words are on standard error; a worker's \
-         program calls sardana::train or serve_if_started_by_agent"
+         program calls sardana::train, serve_if_started_by_agent or group::join"
     )]
     NoWorkers {
         /// How the last worker ended.

@@ -8,7 +8,7 @@
 //! - [`mod@train`] and [`launch`]: run it on this host; [`worker`]: be one of its processes; [`local`]: threads instead.
 //! - [`hosts`]: several hosts, join files, agents; [`notices`]: machines that a cloud takes away.
 //! - [`operator`]: watch and steer a job that runs; [`checkpoints`]: look after what jobs have saved.
-//! - [`group`]: all_reduce and its like by themselves, without a trainer.
+//! - [`group`]: all_reduce and its like by themselves, without a trainer, for threads or for processes that come and go.
 //! - [`within`]: a worker as a task among others, for simulations.
 //! - [`reference`](mod@reference): the plain loop that every elastic run must equal (BITS-1).
 
@@ -18,6 +18,7 @@ mod copies;
 mod environment;
 mod fingerprint;
 pub mod fit;
+pub mod group;
 pub mod hosts;
 pub mod job;
 pub mod launch;
@@ -34,7 +35,6 @@ mod trainer;
 pub mod within;
 pub mod worker;
 
-pub use sardana_collectives::group;
 pub use sardana_data as data;
 
 pub use checkpointing::Checkpointing;

@@ -87,16 +87,29 @@ where
     M: Trainable,
     F: FnOnce(&JobSpec) -> Result<M, ModelError>,
 {
-    let received = receive_bundle().map_err(ProcessError::from);
-    let outcome = match received.and_then(|bundle| match bundle {
-        None => Ok(bundle_by_hand()?),
-        received => Ok(received),
-    }) {
+    let outcome = match bundle() {
         Ok(None) => return,
         Ok(Some(bundle)) => take_part(bundle, job, build, Sigterm::Leave),
         Err(error) => Err(error),
     };
     end_process(&outcome);
+}
+
+/// What this process needs to be a worker: from its agent, or by the join file that its environment names. None if it is not to be one.
+pub(crate) fn bundle() -> Result<Option<Bundle>, ProcessError> {
+    match receive_bundle()? {
+        None => Ok(bundle_by_hand()?),
+        received => Ok(received),
+    }
+}
+
+/// Where the worker of this bundle counts gradients, if it is to.
+pub(crate) fn tally(bundle: &Bundle) -> Option<TallyFile> {
+    let path = bundle.tally.as_ref()?;
+    let opened = TallyFile::open(path);
+    opened
+        .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "gradients are not counted"))
+        .ok()
 }
 
 /// Ends the process with the code that tells the agent whether to try again.
@@ -134,13 +147,7 @@ where
     let (links, reach) = environment::links()?;
     let span = span_of(&bundle);
     let _in_worker = span.enter();
-    let tally = bundle.tally.as_ref().and_then(|path| match TallyFile::open(path) {
-        Ok(file) => Some(file),
-        Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "gradients are not counted");
-            None
-        }
-    });
+    let tally = tally(&bundle);
     let preparing = catch_unwind(AssertUnwindSafe(|| trainer::prepare(job.spec(), build)));
     let mut prepared = preparing.map_err(|_| ProcessError::Panicked)??;
     let (driver, outbox) = StepDriver::new(job.spec(), Arc::clone(&prepared.layout), tally);
@@ -162,7 +169,7 @@ where
 }
 
 /// Each line that this process logs says by it of which worker it is, and of which job.
-fn span_of(bundle: &Bundle) -> tracing::Span {
+pub(crate) fn span_of(bundle: &Bundle) -> tracing::Span {
     let worker = WorkerId::new(bundle.credentials.id());
     tracing::error_span!("worker", job = %bundle.credentials.job(), %worker)
 }
@@ -270,7 +277,7 @@ impl Drop for EndDriver {
 }
 
 /// Warnings of workers go to standard error, unless the program or `RUST_LOG` wants otherwise.
-fn log_warnings() {
+pub(crate) fn log_warnings() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
     // The program may have set its own.
     let _ = tracing_subscriber::fmt()

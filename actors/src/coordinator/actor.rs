@@ -8,7 +8,7 @@ use sardana_net::control::Turn;
 use sardana_net::environment::Environment;
 use sardana_net::trust::{Clock, RotatingCredentials};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId};
-use sardana_protocol::job::JobIdentity;
+use sardana_protocol::job::{JobIdentity, JobKind};
 use sardana_protocol::limits::TICK;
 use sardana_protocol::membership::{Command, Config, Event, JobEvent, Membership};
 use sardana_protocol::messages::{
@@ -286,8 +286,11 @@ impl State {
             balance: self.config.balance,
             task: identity.task(),
             build: identity.build(),
-            saves: self.config.saves,
+            saves: self.config.saves.filter(|_| spec.kind() == JobKind::Training),
         };
+        if spec.kind() == JobKind::Group && self.config.saves.is_some() {
+            tracing::warn!("no checkpoints are taken of a group: what its program has is not known here");
+        }
         let (incarnation, now) = (self.config.incarnation, self.started.elapsed());
         let membership = match std::mem::replace(&mut self.config.past, Past::None) {
             Past::None => Membership::new(config, incarnation, now),

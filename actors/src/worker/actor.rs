@@ -149,7 +149,7 @@ impl Actor for Worker {
             messages,
             ended,
         } = arguments;
-        let link = Link::new(peers.environment(), &config)?;
+        let link = Link::new(peers.environment(), &config.credentials, &config.coordinator)?;
         let memory = GradientMemory {
             gradient: driver.layout().bytes() as u64,
             room: config.gradient_memory,

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use ractor::{ActorProcessingErr, ActorRef};
+use ractor::ActorRef;
 use sardana_net::control::carry as carry_messages;
 use sardana_net::dialler::{Dialler, NotWelcomed, Welcomed, joined};
 use sardana_net::enrol::RenewError;
 use sardana_net::environment::Environment;
 use sardana_net::quic::{BindError, ConnectError};
+use sardana_net::trust::RotatingCredentials;
+use sardana_net::whereabouts::Whereabouts;
 use sardana_protocol::limits::RETRY_EVERY;
 use sardana_protocol::member::{Event, Member};
 use sardana_protocol::messages::{Call, CoordinatorMessage, Hello, WorkerHello, WorkerMessage};
@@ -20,7 +22,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::WorkerConfig;
+use super::WorkerError;
 use super::actor::Message;
 use super::driver::StepDriver;
 use super::limits::{COORDINATOR_ABSENCE, COORDINATOR_PATIENCE, LAST_WORDS};
@@ -66,7 +68,7 @@ pub enum JoinError {
 
 /// For which time the coordinator is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Looking {
+pub(crate) enum Looking {
     /// The first time: what is wrong now is a mistake of the person who started this worker.
     First,
     /// Once more. The worker may have a state that others need: it ends only if the coordinator does not want it.
@@ -83,7 +85,7 @@ impl Looking {
     }
 
     /// How long to wait first: a connection that breaks each time must not be made without end.
-    const fn pause(self) -> Duration {
+    pub(crate) const fn pause(self) -> Duration {
         match self {
             Self::First => Duration::ZERO,
             Self::Again => RETRY_EVERY,
@@ -100,7 +102,7 @@ impl Looking {
 
 /// What a control connection is made from.
 #[derive(Debug, Clone)]
-pub(super) struct Link {
+pub(crate) struct Link {
     dialler: Dialler,
     /// Tells this process from any other that has its credentials.
     process: [u8; 16],
@@ -108,30 +110,37 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(environment: &Environment, config: &WorkerConfig) -> Result<Self, ActorProcessingErr> {
+    /// A link of the process with these credentials to a coordinator that may be there.
+    pub(crate) fn new(
+        environment: &Environment,
+        credentials: &RotatingCredentials,
+        coordinator: &Whereabouts,
+    ) -> Result<Self, WorkerError> {
         let mut process = [0; 16];
-        getrandom::fill(&mut process).map_err(|error| format!("the system gives no random numbers: {error}"))?;
+        getrandom::fill(&mut process).map_err(|error| WorkerError::Broken {
+            reason: format!("the system gives no random numbers: {error}"),
+        })?;
         Ok(Self {
-            dialler: Dialler::keeping(environment.clone(), config.credentials.clone(), &config.coordinator)?,
+            dialler: Dialler::keeping(environment.clone(), credentials.clone(), coordinator)?,
             process,
             calls: Arc::default(),
         })
     }
 
     /// The next call of this process: what it says of itself in a hello.
-    pub(super) fn next_call(&self) -> Call {
+    pub(crate) fn next_call(&self) -> Call {
         Call {
             process: self.process,
             count: self.calls.fetch_add(1, Ordering::Relaxed),
         }
     }
 
-    pub(super) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         self.dialler.close("the worker ends").await;
     }
 
     /// Dials and says hello until the coordinator welcomes this worker, or refuses it, or patience ends.
-    async fn join(
+    pub(crate) async fn join(
         &self,
         hello: impl Fn() -> WorkerHello,
         looking: Looking,
@@ -300,6 +309,7 @@ fn at_fault_point(message: &WorkerMessage, driver: &StepDriver) {
         | WorkerMessage::Links(_)
         | WorkerMessage::Progress { .. }
         | WorkerMessage::LinkBroken { .. }
+        | WorkerMessage::GivenUp { .. }
         | WorkerMessage::Failed { .. } => return,
     };
     fault::reached(point, driver.read(Member::step));

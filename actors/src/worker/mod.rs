@@ -39,6 +39,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 pub use control::JoinError;
+pub(crate) use control::{Link, Looking};
 pub use driver::{ActorCommand, Arrival, HeldShare, KeptSum, Mismatch, Outbox, SavedState, StepDriver, Task};
 pub use sardana_net::quic::Reach;
 pub use tally::TallyFile;
@@ -46,6 +47,8 @@ pub use tally::TallyFile;
 pub use crate::peers::LinkChoice;
 use crate::peers::Peers;
 use actor::{Arguments, Message, Worker};
+pub(crate) use renewal::WorkerRenewal;
+pub(crate) use telling::LinkNews;
 
 /// What a worker needs besides its model.
 #[derive(Debug)]

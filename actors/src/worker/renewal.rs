@@ -6,14 +6,14 @@ use sardana_protocol::messages::WorkerMessage;
 
 /// A worker's renewal. Without a coordinator no answer comes: it is asked for again in time, until the certificate runs out.
 #[derive(Debug)]
-pub(super) struct WorkerRenewal {
+pub(crate) struct WorkerRenewal {
     renewal: Renewal,
     environment: Environment,
 }
 
 impl WorkerRenewal {
     /// The renewal of the worker with these credentials.
-    pub(super) fn new(rotating: &RotatingCredentials, environment: &Environment) -> Self {
+    pub(crate) fn new(rotating: &RotatingCredentials, environment: &Environment) -> Self {
         Self {
             renewal: Renewal::new(rotating.clone()),
             environment: environment.clone(),
@@ -21,13 +21,13 @@ impl WorkerRenewal {
     }
 
     /// What to say now, if it is time.
-    pub(super) fn beat(&mut self) -> Option<WorkerMessage> {
+    pub(crate) fn beat(&mut self) -> Option<WorkerMessage> {
         let request = self.renewal.request_due(self.environment.now())?;
         Some(WorkerMessage::Renew { request })
     }
 
     /// The coordinator's answer came.
-    pub(super) fn renewed(&mut self, certificate: Vec<u8>) {
+    pub(crate) fn renewed(&mut self, certificate: Vec<u8>) {
         match self.renewal.renewed(certificate, self.environment.now()) {
             Ok(()) => tracing::debug!("the worker's certificate is renewed"),
             Err(error) => tracing::warn!(%error, "the worker's new certificate cannot be used; it is asked for again"),

@@ -9,24 +9,20 @@ use tokio::time::Instant;
 use super::driver::StepDriver;
 use crate::peers::Peers;
 
-/// When it told last, and of which links.
+/// When it told last.
 pub(super) struct Telling {
-    began: Instant,
     last: Instant,
     /// Whether there is a coordinator: what is told of links while there is none would only be old when one comes.
     heard: bool,
-    /// None: of no links.
-    links_of: Option<Generation>,
+    links: LinkNews,
 }
 
 impl Telling {
     pub(super) fn new() -> Self {
-        let now = Instant::now();
         Self {
-            began: now,
-            last: now,
+            last: Instant::now(),
             heard: false,
-            links_of: None,
+            links: LinkNews::new(),
         }
     }
 
@@ -52,17 +48,34 @@ impl Telling {
 
     /// Tells what has passed the links there are. Before their generation is said to be ready it is said with it of which kind they are.
     pub(super) fn links(&mut self, driver: &StepDriver, peers: &Peers) {
-        if let Some(report) = self.report(peers) {
-            driver.say(WorkerMessage::Links(report));
+        if let Some(news) = self.links.of(peers) {
+            driver.say(news);
+        }
+    }
+}
+
+/// What is to be told of a worker's links.
+#[derive(Debug)]
+pub(crate) struct LinkNews {
+    began: Instant,
+    /// Of which it was told last. None: of no links.
+    told_of: Option<Generation>,
+}
+
+impl LinkNews {
+    pub(crate) fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            told_of: None,
         }
     }
 
     /// What has passed the links there are; once that there are none any more.
-    fn report(&mut self, peers: &Peers) -> Option<LinkReport> {
+    pub(crate) fn of(&mut self, peers: &Peers) -> Option<WorkerMessage> {
         let at = self.began.elapsed();
         let traffic = peers.traffic().filter(|traffic| !traffic.lines.is_empty());
-        let before = std::mem::replace(&mut self.links_of, traffic.as_ref().map(|traffic| traffic.generation));
-        match traffic {
+        let before = std::mem::replace(&mut self.told_of, traffic.as_ref().map(|traffic| traffic.generation));
+        let report = match traffic {
             Some(traffic) => Some(LinkReport {
                 generation: traffic.generation,
                 at,
@@ -75,6 +88,7 @@ impl Telling {
                 lines: Vec::new(),
                 untold: 0,
             }),
-        }
+        };
+        report.map(WorkerMessage::Links)
     }
 }

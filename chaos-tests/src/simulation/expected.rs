@@ -56,7 +56,11 @@ const NAMES: [Names; 6] = [
         &[Command::VARIANTS, NetworkCommand::VARIANTS],
         &["Network", "EndRestore"],
     ),
-    Names::of("worker says", &[WorkerMessage::VARIANTS], &["Renew", "Failed", "Links"]),
+    Names::of(
+        "worker says",
+        &[WorkerMessage::VARIANTS],
+        &["Renew", "Failed", "Links", "GivenUp"],
+    ),
 ];
 
 /// What a campaign must reach: each transition of each part of the machines, each message, command and event.

@@ -6,6 +6,7 @@
 //! - [`break_port`]: a run in which one worker cannot be linked with any more;
 //! - [`preempt`]: a run in which workers are lost, leave and come without end, and checkpoints must come all the same;
 //! - [`churn`]: a run in which a worker is killed every moment, and training must go on all the same;
+//! - [`group`]: a run of a group, whose members make collective calls of their own, in a world of its own;
 //! - [`outlive`]: a run with thousands of workers that come and are lost: nothing may grow; [`leave_undisturbed`]: one that loses none;
 //! - `world`: the cluster, with its depots; `calendar`: virtual time; `network`: which node reaches which; `swarm`: what a seed draws;
 //! - `faults`: what goes wrong, one file each; `invariants`: what must hold all the same, one file each;
@@ -28,6 +29,7 @@ mod calendar;
 mod churned;
 mod expected;
 mod faults;
+mod grouped;
 mod heavy;
 mod invariants;
 mod marks;
@@ -44,6 +46,7 @@ mod undisturbed;
 mod world;
 
 pub use churned::{Churned, churn};
+pub use grouped::{Grouped, group};
 pub use heavy::{Heavy, PlacedAnew, load, place_anew};
 pub use invariants::Violation;
 pub use outlived::{Outlived, Sizes, outlive};

@@ -8,6 +8,7 @@ mod endings;
 mod fault_points;
 mod freezer;
 mod frozen;
+mod groups;
 mod hangs;
 mod harmed;
 mod hosts;

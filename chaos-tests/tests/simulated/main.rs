@@ -1,5 +1,6 @@
 //! Simulated clusters in the test suite: runs that are remembered, a few fresh ones, and what the simulator promises of itself.
 
+mod groups;
 mod hostile;
 
 use std::time::{Duration, SystemTime};

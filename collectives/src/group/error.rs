@@ -7,7 +7,7 @@ use sardana_protocol::words::{Generation, Rank};
 use super::call::Call;
 use crate::links::LinkError;
 
-/// Why an operation failed. With the first error the group is broken on all its ranks: each rank's call, and each later one, returns an error,
+/// Why an operation failed: by a mistake, or because [the generation is over](Self::generation_is_over). With the first error the group is broken on all its ranks: each rank's call, and each later one, returns an error,
 /// and no buffer that an operation failed on may be used. Make a new group, with the ranks that are left.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum GroupError {
@@ -96,4 +96,22 @@ pub enum GroupError {
         /// What was called.
         call: Call,
     },
+}
+
+impl GroupError {
+    /// Whether a change of membership explains it: a rank is gone, or the coordinator forms another generation. Nothing is wrong with the
+    /// program then, which goes back to ask for the next group. All others are mistakes, of this rank or of the one that is named.
+    #[must_use]
+    pub fn generation_is_over(&self) -> bool {
+        match self {
+            Self::Link { .. } | Self::Over { .. } => true,
+            Self::Ended { source, .. } => source.generation_is_over(),
+            Self::Mismatch { .. }
+            | Self::Unknown { .. }
+            | Self::Broken { .. }
+            | Self::MeanOfIntegers { .. }
+            | Self::NoSuchRank { .. }
+            | Self::TooLong { .. } => false,
+        }
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! | Horovod | here |
 //! |---|---|
-//! | `hvd.init()` | what makes the group, such as [`Group::in_process`] |
+//! | `hvd.init()` | what makes the group: `sardana::group::join` for processes, [`Group::in_process`] for threads |
+//! | `@hvd.elastic.run`, `state.sync()` | a loop around `Member::next` of the crate `sardana`, and a [`Group::broadcast`] in each new group |
 //! | `hvd.size()` | [`Group::size`], or [`Group::world_size`] |
 //! | `hvd.allreduce(values)`, whose default is the average | [`Group::allreduce`]; it replaces the values, as `hvd.allreduce_` does |
 //! | `hvd.allreduce(values, op=hvd.Sum)`, `hvd.Min`, `hvd.Max` | [`Group::all_reduce`] with that [`Reduction`] |

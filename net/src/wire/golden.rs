@@ -214,6 +214,8 @@ fn worker_messages() {
         peer: WorkerId::new(5),
     };
     golden(&broken, "04 0107 05");
+    let given_up = WorkerMessage::GivenUp { generation: GENERATION };
+    golden(&given_up, "15 0107");
     golden(&WorkerMessage::Failed { reason: "é".to_owned() }, "11 02c3a9");
 }
 

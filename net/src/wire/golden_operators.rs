@@ -145,6 +145,7 @@ fn what_an_operator_sees() {
         Doing::Copying,
         Doing::Following,
         Doing::Finished,
+        Doing::Calling,
     ]
     .iter()
     .enumerate()

@@ -7,11 +7,11 @@
 mod tests;
 
 use crate::data::DataFingerprint;
-use crate::job::{JobIdentity, JobSpec};
+use crate::job::{JobIdentity, JobKind, JobSpec, Order};
 use crate::limits::{MAX_AUXILIARY, MAX_LIVES_AHEAD, MAX_SHARDS, MAX_STEPS, MAX_TEXT_BYTES, MAX_WORKERS};
 use crate::memory::{Demand, TooLittle};
 use crate::messages::{Bounds, Call, Senseless, Sensible, WorkerHello};
-use crate::words::{Generation, Incarnation, JobId};
+use crate::words::{Generation, Incarnation, JobId, Step};
 
 /// Why a worker is refused. All of them end the worker: it must be fixed or be started anew.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -159,8 +159,14 @@ fn sensible(hello: &WorkerHello) -> Result<(), Refusal> {
             found,
         })
     };
-    if spec.shards == 0 || spec.shards > MAX_SHARDS {
-        return senseless(&format!("1 to {MAX_SHARDS} shards"), format!("{} shards", spec.shards));
+    if spec.shards > MAX_SHARDS {
+        return senseless(&format!("at most {MAX_SHARDS} shards"), format!("{} shards", spec.shards));
+    }
+    if spec.kind() == JobKind::Group && (spec.steps, spec.order) != (Step::ZERO, Order::Fast) {
+        return senseless(
+            "a group, which has no shards, without steps and in fast order",
+            format!("{} steps in {} order", spec.steps.get(), spec.order),
+        );
     }
     if !spec.compression.is_possible(spec.order) {
         let found = format!("order {}{}", spec.order, spec.compression.behind_order());
@@ -207,6 +213,10 @@ const PARTS: [(&str, &str); 18] = {
     const SETTINGS: &str = "give every worker the same settings";
     const BUILD: &str = "run the same build everywhere";
     [
+        (
+            "what the workers do together (training: sardana::train, group: sardana::group::join)",
+            "start the program that the job's other workers run",
+        ),
         ("the job's name", SETTINGS),
         ("the seed", SETTINGS),
         ("the number of shards", SETTINGS),
@@ -245,6 +255,7 @@ fn parts_of(identity: &JobIdentity, other: &JobIdentity) -> [String; PARTS.len()
         fingerprint: print,
     } = identity;
     [
+        spec.kind().to_string(),
         spec.name.clone(),
         spec.seed.to_string(),
         spec.shards.to_string(),

@@ -184,3 +184,38 @@ fn only_a_later_call_of_the_same_process_takes_a_connection_over() {
     assert_eq!(attempt([8; 16], 4), refused, "another process with the same credentials");
     assert_eq!(attempt([0; 16], u64::MAX), refused);
 }
+
+#[test]
+fn a_worker_that_trains_and_a_groups_are_told_what_the_job_is() {
+    let training = hello();
+    let mut group = hello();
+    group.identity.spec = JobSpec::group("test".to_owned());
+    group.memory = GradientMemory::unbounded(1);
+    let refused = |job: &WorkerHello, found: &WorkerHello| {
+        let admitted = admit(JOB, Some(&job.identity), Generation::NONE, Acquaintance::None, found);
+        admitted.unwrap_err().to_string()
+    };
+    let both = "sardana::train, group: sardana::group::join) differs from the job's";
+    let of_a_group = refused(&group, &training);
+    assert!(
+        of_a_group.contains(both) && of_a_group.contains("expected group, found training"),
+        "{of_a_group}"
+    );
+    let of_a_trainer = refused(&training, &group);
+    assert!(of_a_trainer.contains("expected training, found group"), "{of_a_trainer}");
+    assert_eq!(
+        admit(JOB, Some(&group.identity), Generation::NONE, Acquaintance::None, &group),
+        Ok(())
+    );
+    assert_eq!(has_memory(&group, 1_024), Ok(()));
+    // No shards and yet something to train.
+    for change in [
+        |h: &mut WorkerHello| h.identity.spec.steps = Step::new(1),
+        |h: &mut WorkerHello| h.identity.spec.order = Order::Exact,
+    ] {
+        let mut found = group.clone();
+        change(&mut found);
+        let refusal = admit(JOB, None, Generation::NONE, Acquaintance::None, &found);
+        assert!(matches!(refusal, Err(Refusal::Senseless { .. })), "{refusal:?}");
+    }
+}

@@ -65,6 +65,16 @@ pub enum LastBatch {
     Dropped,
 }
 
+/// What the workers of a job do together.
+#[derive(Clone, Copy, Debug, Display, PartialEq, Eq, Hash)]
+#[strum(serialize_all = "lowercase")]
+pub enum JobKind {
+    /// They train a model, step by step.
+    Training,
+    /// They make collective calls of their own: their generations are groups, and nothing is known of what they compute.
+    Group,
+}
+
 /// The constants of a job. Fixed for its life and equal on every worker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct JobSpec {
@@ -72,9 +82,9 @@ pub struct JobSpec {
     pub name: String,
     /// Keys the data order and every random number.
     pub seed: u64,
-    /// K: into how many shards every global batch is cut.
+    /// K: into how many shards every global batch is cut. 0 of a group, which has no batch: see [`Self::kind`].
     pub shards: u32,
-    /// How many updates make the job.
+    /// How many updates make the job. 0 of a group.
     pub steps: Step,
     /// How many samples the data set holds.
     pub samples: u64,
@@ -91,6 +101,28 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
+    /// The constants of a group that people call `name`. Its generations have the links of [`Order::Fast`], from each rank to the next.
+    #[must_use]
+    pub fn group(name: String) -> Self {
+        Self {
+            name,
+            seed: 0,
+            shards: 0,
+            steps: Step::ZERO,
+            samples: 0,
+            batch: 0,
+            last_batch: LastBatch::Short,
+            order: Order::Fast,
+            data: DataFingerprint::default(),
+        }
+    }
+
+    /// What its workers do together.
+    #[must_use]
+    pub const fn kind(&self) -> JobKind {
+        kind_of(self.shards)
+    }
+
     /// How many steps an epoch has.
     #[must_use]
     pub fn steps_per_epoch(&self) -> u64 {
@@ -177,6 +209,11 @@ impl JobIdentity {
             &[print.program, print.probe, print.settings],
         )
     }
+}
+
+/// What workers do whose batches are cut into so many shards: where there are none, nothing is trained.
+pub(crate) const fn kind_of(shards: u32) -> JobKind {
+    if shards == 0 { JobKind::Group } else { JobKind::Training }
 }
 
 fn digest(context: &str, texts: &[&str], numbers: &[u64], hashes: &[StateHash]) -> StateHash {

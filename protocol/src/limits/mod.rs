@@ -355,6 +355,10 @@ pub const MAX_LINK_FAILURES: u32 = 3;
 /// within milliseconds of each other; which worker noticed first says little of which is at fault.
 pub const LINK_GRACE: Duration = Duration::from_millis(500);
 
+/// A generation of a group that has stood so long has links that work: nothing is held against its members any more. Longer than it takes to
+/// notice that what is sent over one does not come.
+pub const GROUP_STANDS: Duration = Duration::from_secs(30);
+
 /// Most step reports in one message: with [`MAX_AUXILIARY`] sums each they fit a control frame.
 pub const MAX_REPORTS: usize = 256;
 

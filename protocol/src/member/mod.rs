@@ -16,6 +16,7 @@
 mod command;
 mod event;
 mod following;
+mod group;
 mod halting;
 mod keeping;
 mod phases;
@@ -30,6 +31,7 @@ mod update;
 pub use command::{Command, Lacking, NetworkCommand};
 pub use event::{Event, Heartbeat, Work};
 use following::Joining;
+pub use group::{GroupCommand, GroupEvent, GroupMember};
 use halting::Promise;
 use keeping::Keeping;
 pub use phases::Phases;

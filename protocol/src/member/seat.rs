@@ -7,6 +7,7 @@ use super::Member;
 use super::command::{Command, Lacking, NetworkCommand};
 use super::event::Heartbeat;
 use super::update::Update;
+use crate::job::Order;
 use crate::messages::{CatchUp, Form, Ring, Seated, Trailer, WorkerMessage};
 use crate::plan::Part;
 use crate::planted::{Bug, bites};
@@ -41,7 +42,7 @@ pub(super) enum Links {
 }
 
 impl Seat {
-    fn new(form: Form) -> Self {
+    pub(super) fn new(form: Form) -> Self {
         Self {
             catching_up: form.catch_up,
             links: Links::Pending,
@@ -74,31 +75,47 @@ impl Seat {
 
     /// Says how its links stand, if there is news. Said again when the coordinator asks again: it may not have heard.
     fn say_links(&self, out: &mut Vec<Command>) {
+        out.extend(self.links_said().map(Command::Send));
+    }
+
+    /// How its links stand, if there is news.
+    pub(super) fn links_said(&self) -> impl Iterator<Item = WorkerMessage> + use<'_> {
         let generation = self.form.generation;
-        match &self.links {
-            Links::Pending => {}
-            Links::Ready => out.push(Command::Send(WorkerMessage::Ready { generation })),
-            Links::Broken(_) => self.say_broken(out),
-        }
+        let ready = (self.links == Links::Ready).then_some(WorkerMessage::Ready { generation });
+        ready.into_iter().chain(self.broken_said())
+    }
+
+    /// Which links are broken, if some are.
+    pub(super) fn broken_said(&self) -> impl Iterator<Item = WorkerMessage> + use<'_> {
+        let generation = self.form.generation;
+        let peers = if let Links::Broken(peers) = &self.links {
+            Some(peers)
+        } else {
+            None
+        };
+        let said = move |&peer: &WorkerId| WorkerMessage::LinkBroken { generation, peer };
+        peers.into_iter().flatten().map(said)
     }
 
     /// Says which links are broken, if some are. Said again with each heartbeat: the coordinator does not ask for it.
     pub(super) fn say_broken(&self, out: &mut Vec<Command>) {
-        let Links::Broken(peers) = &self.links else { return };
-        let generation = self.form.generation;
-        let said = |&peer: &WorkerId| Command::Send(WorkerMessage::LinkBroken { generation, peer });
-        out.extend(peers.iter().map(said));
+        out.extend(self.broken_said().map(Command::Send));
     }
 
     /// A link with `peer` is broken: said at once, but not with the others that were said before.
     fn breaks(&mut self, peer: WorkerId, out: &mut Vec<Command>) {
+        out.push(Command::Send(self.broken_with(peer)));
+    }
+
+    /// A link with `peer` is broken: what is said of it.
+    pub(super) fn broken_with(&mut self, peer: WorkerId) -> WorkerMessage {
         if let Links::Broken(peers) = &mut self.links {
             peers.insert(peer);
         } else {
             self.links = Links::Broken([peer].into());
         }
         let generation = self.form.generation;
-        out.push(Command::Send(WorkerMessage::LinkBroken { generation, peer }));
+        WorkerMessage::LinkBroken { generation, peer }
     }
 
     /// Its place among the holders of a snapshot, and how many they are; none if it is not one.
@@ -265,17 +282,11 @@ impl Member {
 
     /// Whether this member's parts can be executed, by the members that it knows (GEN-2).
     fn is_sound(&self, form: &Form) -> bool {
-        let knows = |rank: Rank| rank == form.rank || form.peer(rank).is_some();
-        let executes = |part: &Part| {
-            let checked = part.check(self.job.order, form.rank, form.world_size, self.job.shards);
-            checked.is_ok() && part.peers().into_iter().all(knows)
-        };
         let restores = form.catch_up == CatchUp::Checkpoint;
         form.catch_up.donor().is_none_or(|donor| form.peer(donor).is_some())
             && (!restores || form.restore.as_ref().is_some_and(|restore| restore.is_sound(form)))
             && form.step <= self.job.end
-            && executes(&form.first)
-            && executes(&form.steady)
+            && can_be_executed(form, self.job.order, self.job.shards)
     }
 
     fn catch_up(&mut self, form: &Form, out: &mut Vec<Command>) {
@@ -325,4 +336,14 @@ impl Member {
             }
         }
     }
+}
+
+/// Whether the receiver's parts of both plans can be executed in a job with so many shards, by the members that it knows (GEN-2).
+pub(super) fn can_be_executed(form: &Form, order: Order, shards: u32) -> bool {
+    let knows = |rank: Rank| rank == form.rank || form.peer(rank).is_some();
+    let executes = |part: &Part| {
+        let checked = part.check(order, form.rank, form.world_size, shards);
+        checked.is_ok() && part.peers().into_iter().all(knows)
+    };
+    executes(&form.first) && executes(&form.steady)
 }

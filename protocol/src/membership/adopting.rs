@@ -183,6 +183,8 @@ impl Membership {
         }
         Some(if introduction.training || generation > Generation::NONE {
             Place::Called
+        } else if self.is_group() {
+            Place::Quiet(introduction.standing.clone())
         } else {
             Place::Joining(introduction.standing.clone())
         })
@@ -247,7 +249,9 @@ impl Membership {
             WorkerMessage::Progress { generation, .. }
             | WorkerMessage::Switched { generation, .. }
             | WorkerMessage::Finished { generation, .. } => (*generation, Ring::Whole),
-            WorkerMessage::LinkBroken { generation, .. } => (*generation, Ring::Broken),
+            WorkerMessage::LinkBroken { generation, .. } | WorkerMessage::GivenUp { generation } => {
+                (*generation, Ring::Broken)
+            }
             WorkerMessage::Halted { .. }
             | WorkerMessage::Ready { .. }
             | WorkerMessage::RoomMade { .. }

@@ -48,6 +48,11 @@ impl Membership {
         if self.awaits_last_save(ending.step) {
             return;
         }
+        self.end(ending);
+    }
+
+    /// The job is done.
+    pub(super) fn end(&mut self, ending: Ending) {
         // Where the job stopped before a step was whole, also workers that have gone since had computed of it in vain.
         self.ledger.resume(ending.step);
         let in_vain: u64 = self

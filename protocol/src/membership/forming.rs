@@ -55,8 +55,12 @@ impl Membership {
         }
         if let Phase::Running { .. } = self.phase {
             self.conclude();
-            self.plan_ahead();
-            self.take_in();
+            if self.is_group() {
+                self.renew_group();
+            } else {
+                self.plan_ahead();
+                self.take_in();
+            }
         }
     }
 
@@ -215,7 +219,7 @@ impl Membership {
     pub(super) fn candidates(&self) -> Vec<Candidate<'_>> {
         let mut order: Vec<_> = self.members.iter().filter(|(_, record)| record.quiet().is_some()).collect();
         order.sort_by_key(|(worker, record)| record.order(**worker));
-        order.truncate(MAX_WORKERS as usize);
+        order.truncate(self.most_members());
         order
             .into_iter()
             .enumerate()

@@ -276,3 +276,11 @@ pub struct Summary {
     /// What became of checkpoints, in the coordinator's last life.
     pub saves: SaveCounts,
 }
+
+impl Summary {
+    /// Whether the job was a group's, of whose work the coordinator knows nothing. A job that trains ends after a step at least.
+    #[must_use]
+    pub fn is_of_a_group(&self) -> bool {
+        self.step == Step::ZERO
+    }
+}

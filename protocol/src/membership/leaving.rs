@@ -67,6 +67,8 @@ impl Membership {
             .filter_map(|(worker, record)| {
                 let since = record.leaving()?;
                 let step = match record.place() {
+                    // What a group has is its program's.
+                    Place::Quiet(standing) if self.is_group() => Some(standing.step),
                     Place::Left(generation, standing) => begun(*generation).then_some(standing.step),
                     Place::Joining(_) if self.planned(worker) == Planned::No => {
                         let step = self.round.step_of(worker);

@@ -28,6 +28,7 @@ mod cooling;
 mod event;
 mod formation;
 mod forming;
+mod group;
 mod halting;
 mod job_event;
 mod leaving;
@@ -325,6 +326,8 @@ impl Membership {
         // What it says of itself holds only once it has halted: it may have been following the others until now.
         let place = match in_the_past {
             Some(place) => place,
+            // It copies nothing, and has promised nothing that others know of.
+            None if self.is_group() && !training => Place::Quiet(standing),
             None if training || ahead || (beside && self.formed.count() > 0) => Place::Called,
             None if self.formed.count() == 0 => Place::Quiet(standing),
             None => Place::Joining(standing),
@@ -350,11 +353,14 @@ impl Membership {
         self.mind_the_clock();
         self.round.stir();
         self.evict_silent();
-        self.refute_progress();
         self.evict_stopped();
-        self.evict_stalled();
         self.give_up_broken_links();
         self.resend();
+        if self.is_group() {
+            return self.tend_group();
+        }
+        self.refute_progress();
+        self.evict_stalled();
         self.ask_again_to_stop();
         self.ask_again_for_the_plan();
         self.lead(SnapshotRound::tend);

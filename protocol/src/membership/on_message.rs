@@ -63,6 +63,7 @@ impl Membership {
             // A worker that has finished needs its links no more.
             WorkerMessage::LinkBroken { .. } if record.ending().is_some() => {}
             WorkerMessage::LinkBroken { generation, peer } => self.link_broken(worker, generation, peer),
+            WorkerMessage::GivenUp { generation } => self.given_up(worker, generation),
             WorkerMessage::Switched { generation, step } => self.switched(worker, generation, step),
             WorkerMessage::RoomMade { generation } => self.room_made(worker, generation),
             WorkerMessage::Hashing { snapshot } => self.hashing(worker, snapshot),

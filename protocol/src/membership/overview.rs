@@ -33,6 +33,7 @@ impl Membership {
             Place::Quiet(_) => Doing::Waiting,
             // A step is applied only with all: a member that has not said that it is ready, is, and says so late.
             Place::Called if !matches!(self.phase, Phase::Running { .. }) => Doing::Answering,
+            Place::Called | Place::Ready if self.is_group() && rank.is_some() => Doing::Calling,
             Place::Called | Place::Ready if shards.is_none_or(ShardRange::is_empty) => Doing::Standby,
             Place::Called | Place::Ready => Doing::Training,
             Place::Finished(_) => Doing::Finished,

@@ -32,6 +32,7 @@ impl fmt::Display for JobEvent {
                 let after = after.as_secs_f64();
                 write!(f, "the job is written down again, whole, after {after:.1} s")
             }
+            Self::Done(summary) if summary.is_of_a_group() => f.write_str("the job is done"),
             Self::Done(Summary { step, hash, .. }) => write!(f, "the job is done at {step}, state {hash}"),
             Self::Failed { reason } => write!(f, "the job failed: {reason}"),
         }

@@ -10,6 +10,9 @@ use crate::words::Step;
 
 impl Membership {
     pub(super) fn stop_requested(&mut self) {
+        if self.is_group() && self.formed.count() > 0 {
+            return self.end_group();
+        }
         match self.phase {
             Phase::Forming { .. } | Phase::Running { .. } | Phase::Halting { .. } => {
                 self.stop = Stop::Wanted { asked: self.now };
@@ -59,7 +62,8 @@ impl Membership {
     }
 
     pub(super) fn nothing_is_left_to_train(&self) -> bool {
-        (self.training.reached >= self.config.steps && self.newest() == self.config.steps) || self.stops_where_it_stands()
+        let trained = self.training.reached >= self.config.steps && self.newest() == self.config.steps;
+        (trained && !self.is_group()) || self.stops_where_it_stands()
     }
 
     fn could_train(&self) -> bool {

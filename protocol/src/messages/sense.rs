@@ -207,6 +207,7 @@ impl Sensible for WorkerMessage {
             Self::Ready { .. }
             | Self::RoomMade { .. }
             | Self::LinkBroken { .. }
+            | Self::GivenUp { .. }
             | Self::NotRestored { .. }
             | Self::Leave { .. }
             | Self::Renew { .. }

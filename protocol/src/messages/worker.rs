@@ -212,6 +212,12 @@ pub enum WorkerMessage {
     },
     /// What has passed the worker's links, with its heartbeats. Nothing comes back, and nothing follows from it: it is for operators.
     Links(LinkReport),
+    /// From a member of a group: an operation of its program has failed there, or its program wants the next generation. The links to others
+    /// are given up; whose fault it is this does not say. `Halt` comes back.
+    GivenUp {
+        /// The generation that it has given up.
+        generation: Generation,
+    },
 }
 
 /// The auxiliary sums of one step over all its shards. Keyed by step: a step told twice counts once.

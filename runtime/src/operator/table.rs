@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use sardana_protocol::job::JobKind;
 use sardana_protocol::status::{JobStatus, Recording, Stage};
 use sardana_protocol::words::count;
 
@@ -64,6 +65,10 @@ pub fn table(status: &JobStatus, shown: LinksShown) -> String {
 pub(super) fn headline(status: &JobStatus) -> String {
     let overview = &status.overview;
     let mut line = match &status.spec {
+        Some(spec) if spec.kind() == JobKind::Group => {
+            let (name, job) = (plain(&spec.name), status.job);
+            format!("{name} ({job}): a group, {} in {}", overview.stage, overview.generation)
+        }
         Some(spec) => {
             let part = progress(status).unwrap_or(0.0) * 100.0;
             format!(

@@ -22,6 +22,7 @@ pub(super) fn doing(view: &WorkerView) -> &'static str {
         Doing::Copying => "copying",
         Doing::Following => "following",
         Doing::Finished => "finished",
+        Doing::Calling => "in the group",
     }
 }
 

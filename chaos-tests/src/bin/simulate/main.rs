@@ -1,6 +1,7 @@
 //! `simulate`: clusters of the machines that ship, in virtual time, under faults, for as many cluster-hours as wanted. Prints what they
 //! went through and how often each invariant was checked; a violation prints the seed, and the command that replays it.
 
+mod groups;
 #[cfg(feature = "processes")]
 mod shells;
 mod summary;
@@ -39,6 +40,8 @@ enum Do {
     Siege(Besieged),
     /// Lets bugs loose in the machines, one after the other, and counts the runs that it takes to find each.
     Bugs(Bugs),
+    /// Plays groups, whose members make collective calls of their own.
+    Groups(groups::Groups),
     /// Runs the real shells over real QUIC in virtual time: slower, and it finds what is wrong between machines and wire.
     #[cfg(feature = "processes")]
     Shells(shells::Shells),
@@ -115,6 +118,7 @@ fn main() -> Result<ExitCode> {
         Some(Do::Replay(replay)) => Ok(tell(&replay)),
         Some(Do::Siege(besieged)) => Ok(besiege(&besieged)),
         Some(Do::Bugs(bugs)) => hunt(&bugs),
+        Some(Do::Groups(groups)) => groups.run(),
         #[cfg(feature = "processes")]
         Some(Do::Shells(shells)) => shells.run(),
         None => fight(&arguments.campaign),

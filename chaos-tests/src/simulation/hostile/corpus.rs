@@ -135,6 +135,7 @@ fn of_worker_beside_training() -> Vec<WorkerMessage> {
         WorkerMessage::Leave { reason: reason() },
         WorkerMessage::Renew { request: vec![1, 2] },
         WorkerMessage::Links(link_report()),
+        WorkerMessage::GivenUp { generation },
         WorkerMessage::Failed { reason: reason() },
     ]
 }

@@ -3,6 +3,7 @@
 mod changes;
 mod drains;
 mod ends;
+mod group;
 mod halts;
 mod joins;
 mod saving;
@@ -283,6 +284,7 @@ fn said(commands: &[Command]) -> Vec<String> {
         WorkerMessage::Renew { .. } => "renew".to_owned(),
         WorkerMessage::Failed { reason } => format!("failed: {reason}"),
         WorkerMessage::Links(report) => format!("{} lines about links", report.lines.len()),
+        WorkerMessage::GivenUp { generation } => format!("given up {generation}"),
     };
     let said = |command: &Command| {
         if let Command::Send(message) = command {

@@ -9,6 +9,7 @@ mod cooling;
 mod depots;
 mod endings;
 mod generations;
+mod groups;
 mod joining;
 mod last_saves;
 mod leaving;

@@ -18,7 +18,8 @@ use crate::saving::{Saving, SavingPlace};
 
 /// Run a job on this host: N workers of PROGRAM, a coordinator and an agent.
 ///
-/// PROGRAM is any program that embeds the `sardana` library and calls `sardana::train` or `sardana::serve_if_started_by_agent`.
+/// PROGRAM is any program that embeds the `sardana` library and calls `sardana::train` or `sardana::serve_if_started_by_agent`, or
+/// `sardana::group::join` if it trains in its own way.
 /// Workers that die are replaced; the others go on at once, and the final state is that of an undisturbed run. SIGINT or SIGTERM
 /// ends the job at the next step's boundary, a second one at once.
 #[derive(Debug, Args)]
@@ -251,6 +252,9 @@ pub(crate) async fn twice(mut signals: EndSignals, steering: &Steering) -> EndSi
 }
 
 pub(crate) fn print(summary: &Summary) {
+    if summary.is_of_a_group() {
+        return println!("the group is done");
+    }
     for (name, value) in &summary.results {
         println!("{name}: {value}");
     }

@@ -92,7 +92,7 @@ fn links_table(status: &JobStatus, height: u16) -> Table<'static> {
 fn worker_style(view: &WorkerView) -> Style {
     match view.doing {
         _ if view.leaving => Color::Magenta.into(),
-        Doing::Training | Doing::Finished => Color::Green.into(),
+        Doing::Training | Doing::Calling | Doing::Finished => Color::Green.into(),
         Doing::Standby | Doing::Following => Color::Cyan.into(),
         Doing::Copying | Doing::Answering => Color::Yellow.into(),
         Doing::Waiting => Color::Gray.into(),

@@ -1,0 +1,264 @@
+//! Processes that make collective calls of their own: killed, stopped, drained, joined and refused under a real coordinator and agent. Each of them
+//! compares each result with what it must be for the ranks that there are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use sardana::job::Staffing;
+use sardana::launch::{Event, LaunchConfig, Launched, OperatorAnswer, OperatorRequest, launch};
+use sardana::{Balance, JobEvent, LINK_VARIABLE, WorkerEvent, WorkerId};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::UnixListener;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+const GROUP: &str = env!("CARGO_BIN_EXE_chaos_group");
+const HOLD: u64 = 3;
+const GATE: u64 = 6;
+const ROUNDS: u64 = 10;
+
+/// A run takes seconds; one that takes this long hangs.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A group's job, and what its processes say.
+struct Play {
+    launched: Launched,
+    said: mpsc::UnboundedReceiver<String>,
+    /// All that was said and happened so far, for a person.
+    story: Vec<String>,
+    lost: Vec<(WorkerId, String)>,
+    ended: bool,
+    _folder: TempDir,
+}
+
+impl Play {
+    async fn begin(workers: u32, environment: &[(&str, &str)]) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let socket = folder.path().join("said");
+        let listener = UnixListener::bind(&socket)?;
+        let (say, said) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let say = say.clone();
+                tokio::spawn(async move {
+                    let mut lines = BufReader::new(stream).lines();
+                    while let Ok(Some(line)) = lines.next_line().await {
+                        let _ = say.send(line);
+                    }
+                });
+            }
+        });
+        let staffing = Staffing {
+            workers,
+            min: 1,
+            max: 8,
+            restarts: 0,
+            shard_capacity: None,
+            balance: Balance::Off,
+        };
+        let numbers = [ROUNDS, workers.into(), HOLD, GATE].map(|number| number.to_string().into());
+        let arguments = [vec![socket.into()], numbers.to_vec()].concat();
+        let mut config = LaunchConfig::program(GROUP.into(), arguments, staffing);
+        config
+            .environment
+            .extend(environment.iter().map(|&(name, value)| (name.into(), value.into())));
+        Ok(Self {
+            launched: launch(config).await?,
+            said,
+            story: Vec::new(),
+            lost: Vec::new(),
+            ended: false,
+            _folder: folder,
+        })
+    }
+
+    /// What a process says next, or none where something happens to the job first, which is noted.
+    async fn next(&mut self) -> Result<Option<String>> {
+        let event = tokio::select! {
+            biased;
+            Some(line) = self.said.recv() => {
+                self.story.push(line.clone());
+                return Ok(Some(line));
+            }
+            event = self.launched.next_event() => event.context("the coordinator ended")?,
+        };
+        self.story.push(format!("{event:?}"));
+        match event {
+            Event::Job(JobEvent::Worker(WorkerEvent::Lost { worker, cause, .. })) => {
+                self.lost.push((worker, cause.to_string()));
+            }
+            Event::Job(JobEvent::Done(summary)) => {
+                ensure!(summary.is_of_a_group() && summary.unknown == 0, "{summary:?}");
+                self.ended = true;
+            }
+            Event::Job(JobEvent::Failed { reason }) => anyhow::bail!("the job failed: {reason}"),
+            Event::Job(_) | Event::Agent(_) => {}
+        }
+        Ok(None)
+    }
+
+    /// Waits until a process says what `is_it`, and returns its process and that.
+    async fn hears(&mut self, what: &str, is_it: impl Fn(&str) -> bool) -> Result<(u32, String)> {
+        let hearing = async {
+            loop {
+                let Some(line) = self.next().await? else { continue };
+                let (pid, words) = line.split_once(' ').context("a process says who it is")?;
+                if is_it(words) {
+                    return Ok((pid.parse()?, words.to_owned()));
+                }
+            }
+        };
+        let heard: Result<Result<_>, _> = timeout(LIMIT, hearing).await;
+        heard
+            .unwrap_or_else(|_| Err(anyhow::anyhow!("it hangs")))
+            .with_context(|| format!("waiting for {what}, after\n{}", self.story.join("\n")))
+    }
+
+    /// The processes that say what `is_it`, of so many.
+    async fn all_say(&mut self, many: usize, what: &str, is_it: impl Fn(&str) -> bool) -> Result<BTreeMap<u32, String>> {
+        let mut said = BTreeMap::new();
+        while said.len() < many {
+            said.extend([self.hears(what, &is_it).await?]);
+        }
+        Ok(said)
+    }
+
+    /// All three are in a group, and two of them in an operation that the third does not call: which one that is.
+    async fn until_one_holds(&mut self) -> Result<(u32, BTreeSet<u32>)> {
+        self.all_say(3, "three ranks", |words| words.ends_with("of 3")).await?;
+        let is_it = |words: &str| words == "calls round 3 with 3" || words == "holds in round 3";
+        let said = self.all_say(3, "one that holds, and the others", is_it).await?;
+        let holds = said
+            .iter()
+            .find(|(_, words)| words.starts_with("holds"))
+            .context("one holds")?;
+        let others = said.keys().copied().filter(|pid| pid != holds.0).collect();
+        Ok((*holds.0, others))
+    }
+
+    /// The worker that is this process.
+    async fn worker(&self, pid: u32) -> Result<WorkerId> {
+        let status = self.launched.steering().ask(OperatorRequest::Status).await?;
+        let OperatorAnswer::Status(status) = status else {
+            anyhow::bail!("no status: {status:?}");
+        };
+        let ids = status.overview.workers.iter().map(|view| view.worker);
+        let found = ids.into_iter().find(|&id| self.launched.pid(id) == Some(pid));
+        found.with_context(|| format!("no worker is process {pid}"))
+    }
+
+    async fn asks(&self, request: OperatorRequest) -> Result<()> {
+        let answer = self.launched.steering().ask(request).await?;
+        let done = matches!(answer, OperatorAnswer::Done { .. });
+        ensure!(done, "{answer:?}");
+        Ok(())
+    }
+
+    /// All that are left finish, in one generation; and the job is done.
+    async fn ends(mut self, many: usize) -> Result<()> {
+        let finished = format!("finished after {ROUNDS} in ");
+        let ends = self.all_say(many, "the end", |words| words.starts_with(&finished)).await?;
+        let generations: BTreeSet<&String> = ends.values().collect();
+        ensure!(generations.len() == 1, "one end: {ends:?}");
+        let told = async {
+            while !self.ended {
+                self.next().await?;
+            }
+            Ok(())
+        };
+        timeout(LIMIT, told).await.context("the job is not told to be done")?
+    }
+}
+
+/// Kills a process while the others are in an operation; they go on as two, and a newcomer makes three of them again.
+async fn killed_and_replaced(environment: &[(&str, &str)]) -> Result<()> {
+    let mut play = Play::begin(3, environment).await?;
+    let (victim, survivors) = play.until_one_holds().await?;
+    let worker = play.worker(victim).await?;
+    play.asks(OperatorRequest::Kill {
+        whom: worker.to_string(),
+    })
+    .await?;
+    let over = play.all_say(2, "errors", |words| words == "over g1.1 in round 3").await?;
+    ensure!(
+        over.keys().copied().eq(survivors.clone()),
+        "all but the dead learn of it: {over:?}"
+    );
+    let two = play.all_say(2, "a group of two", |words| words.ends_with("of 2")).await?;
+    ensure!(
+        two.keys().copied().eq(survivors.clone()),
+        "the survivors go on in the same processes"
+    );
+    play.all_say(2, "the round again", |words| words == "calls round 3 with 2")
+        .await?;
+    let [(lost, cause)] = &play.lost[..] else {
+        anyhow::bail!("expected the victim alone to be lost, found {:?}", play.lost);
+    };
+    ensure!(*lost == worker && cause.contains("signal 9"), "{lost} {cause}");
+    play.asks(OperatorRequest::Scale { workers: 3 }).await?;
+    let three = play.all_say(3, "three ranks again", |words| words.ends_with("of 3")).await?;
+    let stay = survivors.iter().all(|pid| three.contains_key(pid));
+    ensure!(stay && !three.contains_key(&victim), "{three:?}");
+    play.all_say(3, "all beyond the gate", |words| words == "calls round 6 with 3")
+        .await?;
+    play.ends(3).await
+}
+
+#[tokio::test]
+async fn a_group_goes_on_without_the_dead_and_with_a_newcomer() -> Result<()> {
+    killed_and_replaced(&[]).await
+}
+
+#[tokio::test]
+async fn a_group_over_quic_goes_on_without_the_dead_and_with_a_newcomer() -> Result<()> {
+    killed_and_replaced(&[(LINK_VARIABLE, "quic")]).await
+}
+
+#[tokio::test]
+async fn a_process_that_is_drained_ends_well_and_the_others_go_on() -> Result<()> {
+    let mut play = Play::begin(3, &[]).await?;
+    let (holder, calling) = play.until_one_holds().await?;
+    let leaver = *calling.first().context("two are calling")?;
+    let worker = play.worker(leaver).await?;
+    play.asks(OperatorRequest::Drain {
+        whom: worker.to_string(),
+    })
+    .await?;
+    let (gone, words) = play.hears("the leaver", |words| words.starts_with("let go")).await?;
+    ensure!(gone == leaver && words == "let go after 3", "{gone} {words}");
+    // The one that holds still has its place in the next generation, and does not call there.
+    let worker = play.worker(holder).await?;
+    play.asks(OperatorRequest::Kill {
+        whom: worker.to_string(),
+    })
+    .await?;
+    play.hears("the last one", |words| words == "calls round 3 with 1").await?;
+    play.asks(OperatorRequest::Scale { workers: 3 }).await?;
+    play.all_say(3, "three ranks again", |words| words.ends_with("of 3")).await?;
+    play.ends(3).await
+}
+
+#[tokio::test]
+async fn a_stop_lets_all_of_them_go() -> Result<()> {
+    let mut play = Play::begin(2, &[]).await?;
+    play.hears("the one that holds", |words| words.starts_with("holds in round 3"))
+        .await?;
+    play.launched.steering().request_stop();
+    let (_, words) = play.hears("the other", |words| words.starts_with("let go")).await?;
+    ensure!(words == "let go after 3", "{words}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_process_alone_is_a_group_too_and_ends_well() -> Result<()> {
+    let mut play = Play::begin(1, &[]).await?;
+    play.hears("the end", |words| words == "finished after 10 in g1.1").await?;
+    let ended = |event: &str| event.contains("Ended") && event.contains("exit code 0");
+    while !play.story.iter().any(|event| ended(event)) {
+        timeout(LIMIT, play.next()).await.context("its agent does not see it end")??;
+    }
+    ensure!(play.ended, "{:?}", play.story);
+    Ok(())
+}

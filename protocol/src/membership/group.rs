@@ -1,0 +1,81 @@
+//! The generations of a group: its members make collective calls of their own, and the coordinator says only which members there are.
+//!
+//! ```text
+//!  one comes, one is to leave, one gives the generation up          all Halted          all Ready
+//!  ─────────────────────────────────────────────────────▶ Halting ───────────▶ Forming ─────────▶ Running
+//! ```
+//! There is no state that a newcomer could copy beside the others, and no trailer that could switch: every change ends the generation, and all
+//! begin the next one together. What their programs have computed, and how far they are, is theirs to agree on.
+
+use super::roster::Ending;
+use super::{Membership, Phase, Resumed, Stage};
+use crate::job::{JobKind, kind_of};
+use crate::limits::{GROUP_STANDS, MAX_WORKERS};
+use crate::state::StateHash;
+use crate::words::{Generation, Step, WorkerId};
+
+impl Membership {
+    /// Whether the workers of this job are a group.
+    pub(super) fn is_group(&self) -> bool {
+        kind_of(self.config.shards) == JobKind::Group
+    }
+
+    /// How many workers a generation has at most. Those beyond `max` wait where nothing is trained: a spare is of use only if it has a state.
+    pub(super) fn most_members(&self) -> usize {
+        let most = if self.is_group() { self.config.max } else { MAX_WORKERS };
+        most.clamp(1, MAX_WORKERS) as usize
+    }
+
+    /// Ends the generation if another would have other members.
+    pub(super) fn renew_group(&mut self) {
+        // All say soon that the work is done. None is stopped on the way for one that comes, or goes, now.
+        if self.is_ending() || !matches!(self.phase, Phase::Running { .. }) {
+            return;
+        }
+        let members = self.formation.as_ref().map_or(0, |formation| formation.world_size());
+        let has_room = members < self.most_members();
+        let comes = || {
+            let mut quiet = self.members.values().filter(|record| record.quiet().is_some());
+            quiet.any(|record| self.cools_for(record).is_zero())
+        };
+        let goes = || self.members.leaving().any(|(worker, _)| self.is_member(worker));
+        if goes() || (has_room && self.members.census().quiet > 0 && comes()) {
+            self.disturb();
+        }
+    }
+
+    /// An operation of a member has failed, or its program has let go of the generation.
+    pub(super) fn given_up(&mut self, worker: WorkerId, generation: Generation) {
+        if self.is_group() && generation == self.formed && self.is_formed() && self.is_member(worker) {
+            self.disturb();
+        }
+    }
+
+    /// What time brings to a group. How long its members take between two operations is their own affair.
+    pub(super) fn tend_group(&mut self) {
+        if let Phase::Halting { .. } = self.phase {
+            self.evict_stalled();
+        }
+        let stands = || self.now.saturating_sub(self.training.advanced) >= GROUP_STANDS;
+        let running = Phase::Running {
+            resumed: Resumed::NotYet,
+        };
+        if self.phase == running && stands() {
+            self.forget_breaks();
+            self.training.disturbed = None;
+            self.phase = Phase::Running { resumed: Resumed::Yes };
+        }
+    }
+
+    /// An operator wants the job to end: nothing of it is kept here.
+    pub(super) fn end_group(&mut self) {
+        if self.stage() != Stage::Done {
+            self.end(Ending {
+                step: Step::ZERO,
+                hash: StateHash::new([0; 32]),
+                results: Vec::new(),
+                in_vain: 0,
+            });
+        }
+    }
+}
