@@ -209,7 +209,7 @@ impl From<Senseless> for Refusal {
 }
 
 /// What must be equal, and what to do where it is not: in the order of [`parts_of`].
-const PARTS: [(&str, &str); 18] = {
+const PARTS: [(&str, &str); 19] = {
     const SETTINGS: &str = "give every worker the same settings";
     const BUILD: &str = "run the same build everywhere";
     [

@@ -113,6 +113,7 @@ impl JobSpec {
             batch: 0,
             last_batch: LastBatch::Short,
             order: Order::Fast,
+            compression: Compression::None,
             data: DataFingerprint::default(),
         }
     }
