@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use sardana_protocol::job::{Order, Task};
+use sardana_protocol::job::{Compression, Order, Task};
 use sardana_protocol::membership::{
     Arrival, Balance, Command, Config, Event, GenerationEvent, JobEvent, JobRecord, Loss, Membership,
 };
@@ -56,6 +56,7 @@ impl Coordinator {
                 shards: 0,
                 steps: Step::ZERO,
                 order: Order::Fast,
+                compression: Compression::None,
                 balance: Balance::default(),
                 task,
                 build: StateHash::of(b"build"),
