@@ -217,7 +217,8 @@ fn an_update_is_clipped_decays_and_follows_the_schedule() {
         .build(&spec)
         .unwrap();
     let (shard, before) = (Sampler::new(&spec).unwrap().shard(Step::ZERO, 0), state(&fit));
-    let items = fit.training.of(&shard).unwrap();
+    let mut items = Vec::new();
+    fit.training.of(&shard, &mut items).unwrap();
     let n = items.len() as f64;
     let (mut gradient, mut bias) = ([0.0_f64; INPUTS], 0.0);
     for ((x, _), error) in fit.network.errors(&items) {
