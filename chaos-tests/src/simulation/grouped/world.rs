@@ -213,7 +213,7 @@ impl World {
         self.counts.violation.is_none()
     }
 
-    /// Whether all processes that may be members are in one generation that works.
+    /// Whether all processes that may be members are in one generation that works, and those that wanted to leave are gone.
     pub(super) fn is_whole(&self) -> bool {
         let most = self.wanted.min(self.coordinator.most());
         let newest = self.newest();
@@ -225,7 +225,8 @@ impl World {
         let works = in_it
             .iter()
             .all(|seat| seat.group == Group::Works && seat.form.world_size as usize == most);
-        self.processes.len() == self.wanted && in_it.len() == most && works
+        let none_leaves = !self.processes.values().any(|process| process.leaves);
+        self.processes.len() == self.wanted && in_it.len() == most && works && none_leaves
     }
 
     fn happens(&mut self, what: Happening) {
