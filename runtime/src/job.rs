@@ -183,8 +183,8 @@ impl JobBuilder {
     }
 
     /// As what the f32 of gradients travel between workers, in [`Order::Fast`] alone; [`Compression::None`] if not set. As halves they take half the
-    /// bytes, and each of n workers rounds a sum once, by at most 2⁻⁸ of it ([`Compression::Bf16`]) or 2⁻¹¹ ([`Compression::F16`], which is infinite
-    /// from 65,520 on): so it ends at most about n times that part of the sum of its terms' magnitudes away from the sum
+    /// bytes, and each of n workers rounds a sum once, by at most 2⁻⁸ of it ([`Compression::Bf16`]) or 2⁻¹¹ ([`Compression::F16`], in which
+    /// the sum over a batch, not its mean, is infinite from 65,520 on, and what is below 6e-5 loses more: prefer bf16): so it ends at most about n times that part of the sum of its terms' magnitudes away from the sum
     /// ([`sardana_collectives::compression`] derives it). All workers have the same bits. It pays over a network, whose bytes cost more
     /// than the rounding, and not through memory that workers of one host share.
     #[must_use]

@@ -19,7 +19,7 @@
 //! ```
 //! since the rank that finishes a sum keeps what it passes on, so that all ranks end with the same bits. (In a job xₖ is what a rank's own shards
 //! sum to, in f32, which errs by itself.) Each x is rounded to halves at most n
-//! times, and at most n - 1 times to f32. A product of m such factors is 1 + θ with `|θ| ≤ γ(m) = m u / (1 - m u)` as long as m u < 1, so that
+//! times, and at most n - 1 times to f32 (in a job at most as many times as gradients are added). A product of m such factors is 1 + θ with `|θ| ≤ γ(m) = m u / (1 - m u)` as long as m u < 1, so that
 //!
 //! ```text
 //! |r - Σ xₖ|  ≤  γ Σ |xₖ|      1 + γ = (1 + u)ⁿ (1 + v)ⁿ⁻¹      γ ≤ n (u + v) / (1 - n (u + v))
@@ -29,7 +29,7 @@
 //! than normal ones, n times the table's last column, times 1 + γ, is added. A mean is rounded once more in f32, before its last rounding.
 //!
 //! So much for finite results. What is half a unit or more beyond the largest half (65,520 for f16) becomes infinite, as IEEE 754 says, and so do
-//! sums that it is added to; what is not a number becomes the one NaN of its type. One rank alone sends nothing, and rounds nothing.
+//! sums that it is added to, but for an infinity of the other sign; what is not a number becomes the one NaN of its type. One rank alone sends nothing, and rounds nothing.
 //!
 //! It pays where a byte on its way costs more than to round it: over QUIC, even within a host, and not through memory that ranks share.
 

@@ -11,7 +11,7 @@
 //! | `hvd.allgather(values)` | [`Group::allgather`]; ranks may have unequally many |
 //! | `hvd.broadcast(values, root_rank)` | [`Group::broadcast`]; it replaces the values, as `hvd.broadcast_` does |
 //! | `hvd.barrier()`, `hvd.join()` | [`Group::barrier`]; `join` has no equivalent: every rank makes every call |
-//! | `compression=hvd.Compression.fp16` | [`Group::compress`] with [`Compression::F16`](super::Compression::F16) or `Bf16`; sums are added in f32, and only in [`Order::Fast`] |
+//! | `compression=hvd.Compression.fp16` | [`Group::compress`] with [`Compression::F16`](super::Compression::F16) or `Bf16`; then [`Group::all_reduce`] in [`Order::Fast`], which adds in f32; [`Group::allreduce`] is exact, and compresses nothing |
 //! | `name=` | not needed: calls are matched by their order, and compared |
 
 use sardana_protocol::job::Order;

@@ -7,7 +7,7 @@
 mod tests;
 
 use crate::data::DataFingerprint;
-use crate::job::{JobIdentity, JobKind, JobSpec, Order};
+use crate::job::{Compression, JobIdentity, JobKind, JobSpec, Order};
 use crate::limits::{MAX_AUXILIARY, MAX_LIVES_AHEAD, MAX_SHARDS, MAX_STEPS, MAX_TEXT_BYTES, MAX_WORKERS};
 use crate::memory::{Demand, TooLittle};
 use crate::messages::{Bounds, Call, Senseless, Sensible, WorkerHello};
@@ -162,10 +162,16 @@ fn sensible(hello: &WorkerHello) -> Result<(), Refusal> {
     if spec.shards > MAX_SHARDS {
         return senseless(&format!("at most {MAX_SHARDS} shards"), format!("{} shards", spec.shards));
     }
-    if spec.kind() == JobKind::Group && (spec.steps, spec.order) != (Step::ZERO, Order::Fast) {
+    let of_a_group = (Step::ZERO, Order::Fast, Compression::None);
+    if spec.kind() == JobKind::Group && (spec.steps, spec.order, spec.compression) != of_a_group {
         return senseless(
-            "a group, which has no shards, without steps and in fast order",
-            format!("{} steps in {} order", spec.steps.get(), spec.order),
+            "a group, which has no shards, without steps, in fast order, not compressed",
+            format!(
+                "{} steps in {} order{}",
+                spec.steps.get(),
+                spec.order,
+                spec.compression.behind_order()
+            ),
         );
     }
     if !spec.compression.is_possible(spec.order) {
