@@ -26,6 +26,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 struct Play {
     launched: Launched,
     said: mpsc::UnboundedReceiver<String>,
+    /// What was said and not asked for yet: who is heard first is chance.
+    pending: Vec<(u32, String)>,
     /// All that was said and happened so far, for a person.
     story: Vec<String>,
     lost: Vec<(WorkerId, String)>,
@@ -67,6 +69,7 @@ impl Play {
         Ok(Self {
             launched: launch(config).await?,
             said,
+            pending: Vec::new(),
             story: Vec::new(),
             lost: Vec::new(),
             ended: false,
@@ -74,13 +77,15 @@ impl Play {
         })
     }
 
-    /// What a process says next, or none where something happens to the job first, which is noted.
-    async fn next(&mut self) -> Result<Option<String>> {
+    /// Notes what a process says next, or what happens to the job.
+    async fn next(&mut self) -> Result<()> {
         let event = tokio::select! {
             biased;
             Some(line) = self.said.recv() => {
-                self.story.push(line.clone());
-                return Ok(Some(line));
+                let (pid, words) = line.split_once(' ').context("a process says who it is")?;
+                self.pending.push((pid.parse()?, words.to_owned()));
+                self.story.push(line);
+                return Ok(());
             }
             event = self.launched.next_event() => event.context("the coordinator ended")?,
         };
@@ -96,18 +101,17 @@ impl Play {
             Event::Job(JobEvent::Failed { reason }) => anyhow::bail!("the job failed: {reason}"),
             Event::Job(_) | Event::Agent(_) => {}
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Waits until a process says what `is_it`, and returns its process and that.
     async fn hears(&mut self, what: &str, is_it: impl Fn(&str) -> bool) -> Result<(u32, String)> {
         let hearing = async {
             loop {
-                let Some(line) = self.next().await? else { continue };
-                let (pid, words) = line.split_once(' ').context("a process says who it is")?;
-                if is_it(words) {
-                    return Ok((pid.parse()?, words.to_owned()));
+                if let Some(at) = self.pending.iter().position(|(_, words)| is_it(words)) {
+                    return Ok(self.pending.remove(at));
                 }
+                self.next().await?;
             }
         };
         let heard: Result<Result<_>, _> = timeout(LIMIT, hearing).await;
@@ -193,6 +197,9 @@ async fn killed_and_replaced(environment: &[(&str, &str)]) -> Result<()> {
     );
     play.all_say(2, "the round again", |words| words == "calls round 3 with 2")
         .await?;
+    while play.lost.is_empty() {
+        timeout(LIMIT, play.next()).await.context("the loss is not told")??;
+    }
     let [(lost, cause)] = &play.lost[..] else {
         anyhow::bail!("expected the victim alone to be lost, found {:?}", play.lost);
     };
