@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::Signal;
 use sardana_net::trust::Credentials;
@@ -20,6 +21,9 @@ pub(super) const OWN_GROUP: &str = "stdin, own group";
 
 /// The exit code of a worker whose agent is gone.
 const ORPHANED: i32 = 4;
+
+/// Whether this process has taken its start.
+static RECEIVED: AtomicBool = AtomicBool::new(false);
 
 /// A child's start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -49,6 +53,9 @@ pub enum BundleError {
         "{BUNDLE_VARIABLE} is set, but standard input holds no worker's start: unset it, or let an agent start this program"
     )]
     Missing,
+    /// It has been received before, by this process: it takes part once. A mistake of the program.
+    #[error("this process has taken part in a job before: let it end, so that another can take part in its place")]
+    Again,
 }
 
 /// The bundle on this process's standard input, if the environment says that there is one. From then on the process ends when its
@@ -60,6 +67,10 @@ pub fn receive_bundle() -> Result<Option<Bundle>, BundleError> {
     let Some(how) = std::env::var_os(BUNDLE_VARIABLE) else {
         return Ok(None);
     };
+    // The input belongs to the thread below from then on.
+    if RECEIVED.swap(true, Ordering::Relaxed) {
+        return Err(BundleError::Again);
+    }
     // A person who set it by hand would wait for ever.
     if io::stdin().is_terminal() {
         return Err(BundleError::Missing);

@@ -37,7 +37,14 @@ fn main() -> Result<()> {
         .with_writer(std::io::stderr)
         .init();
     match join(&Config::new("lattice").settings(rounds.to_string())) {
-        Ok(member) => take_part(member, rounds),
+        Ok(member) => take_part(member, rounds).map_err(|error| match error.downcast_ref::<MemberError>() {
+            Some(ended) => {
+                eprintln!("{ended}");
+                // By it an agent knows whether another process would fare better.
+                std::process::exit(ended.exit_code());
+            }
+            None => error,
+        }),
         Err(MemberError::NotInvited) => start_four(),
         Err(error) => {
             eprintln!("{error}");
@@ -71,9 +78,13 @@ fn take_part(mut member: Member, rounds: u64) -> Result<()> {
         digest: 0,
     };
     while let Some(mut group) = member.next()? {
-        let rank = group.rank();
-        match count(&mut group, &mut progress, rounds).and_then(|()| member.finish(group)) {
-            Ok(()) => return if rank == Rank::ZERO { show(progress) } else { Ok(()) },
+        let counted = count(&mut group, &mut progress, rounds);
+        if counted.is_ok() && group.rank() == Rank::ZERO {
+            // Before the job is over: agents leave their processes 5 seconds from then.
+            show(progress)?;
+        }
+        match counted.and_then(|()| member.finish(group)) {
+            Ok(()) => return Ok(()),
             // A process came, left or died. Whatever this one has counted it keeps.
             Err(error) if error.generation_is_over() => {}
             Err(error) => return Err(error).context("the ranks do not call the same"),
