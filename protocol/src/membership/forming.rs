@@ -27,6 +27,7 @@ impl Membership {
         {
             self.halt();
         }
+        self.stop_group();
         if let Phase::Halting { since } = self.phase
             && self.members.census().busy == 0
         {

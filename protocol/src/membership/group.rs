@@ -8,7 +8,7 @@
 //! begin the next one together. What their programs have computed, and how far they are, is theirs to agree on.
 
 use super::roster::Ending;
-use super::{Membership, Phase, Resumed, Stage};
+use super::{Membership, Phase, Resumed, Stage, Stop};
 use crate::job::{JobKind, kind_of};
 use crate::limits::{GROUP_STANDS, MAX_WORKERS};
 use crate::state::StateHash;
@@ -67,15 +67,26 @@ impl Membership {
         }
     }
 
-    /// An operator wants the job to end: nothing of it is kept here.
-    pub(super) fn end_group(&mut self) {
-        if self.stage() != Stage::Done {
-            self.end(Ending {
-                step: Step::ZERO,
-                hash: StateHash::new([0; 32]),
-                results: Vec::new(),
-                in_vain: 0,
-            });
+    /// Ends a group whose operator wants it to end: nothing of it is kept here. Members that an earlier life has left are waited for, so
+    /// that they hear of it; so is a generation that was found.
+    pub(super) fn stop_group(&mut self) {
+        if !self.is_group() || self.stop == Stop::No || self.stage() == Stage::Done {
+            return;
         }
+        if let Phase::Gathering { since, .. } = self.phase
+            && self.may_be_missing_a_past(since)
+        {
+            return;
+        }
+        // Where workers have promised something, but no record says so, they have been halted.
+        if !self.has_begun() && self.generation.count() == 0 {
+            return self.stop_in_vain();
+        }
+        self.end(Ending {
+            step: Step::ZERO,
+            hash: StateHash::new([0; 32]),
+            results: Vec::new(),
+            in_vain: 0,
+        });
     }
 }

@@ -6,12 +6,15 @@ use super::roster::Place;
 use super::{Membership, Phase, Record, Stop};
 use crate::limits::RESEND;
 use crate::messages::{CoordinatorMessage, Trailer};
+use crate::status::Stage;
 use crate::words::Step;
 
 impl Membership {
     pub(super) fn stop_requested(&mut self) {
-        if self.is_group() && self.formed.count() > 0 {
-            return self.end_group();
+        if self.is_group() && self.stage() != Stage::Done {
+            // It ends as soon as it is known what an earlier life has left.
+            self.stop = Stop::Wanted { asked: self.now };
+            return;
         }
         match self.phase {
             Phase::Forming { .. } | Phase::Running { .. } | Phase::Halting { .. } => {

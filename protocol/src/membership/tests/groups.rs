@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::job::Order;
-use crate::limits::{GATHER, GROUP_STANDS, HEARTBEAT, LINK_GRACE, RESEND, STALL_UNKNOWN, STOPPED_GRACE};
+use crate::limits::{ADOPTION_PATIENCE, GATHER, GROUP_STANDS, HEARTBEAT, LINK_GRACE, RESEND, STALL_UNKNOWN, STOPPED_GRACE};
 use crate::membership::JobRecord;
 use crate::messages::{MembersDigest, Motion, Ring, Seated};
 use crate::plan::Part;
@@ -313,6 +313,62 @@ fn a_group_that_was_given_up_while_no_coordinator_was_there_is_halted() {
     let mut job = next_life();
     job.introduces(1, seat(0, Ring::Whole));
     has(&job.introduces(2, seat(1, Ring::Broken)), "halting for g2.1");
+}
+
+#[test]
+fn a_stop_before_any_member_is_back_ends_the_group_once_all_are() {
+    let mut job = next_life();
+    assert_eq!(words(&job.event(Event::StopRequested)), [""; 0]);
+    assert_eq!(job.introduces(1, seat(0, Ring::Whole)), ["joined w1 at s0"]);
+    let told = job.introduces(2, seat(1, Ring::Whole));
+    has(&told, "adopted g1.1 of [1, 2] at s0");
+    has(&told, "to w1: complete s0");
+    has(&told, "to w2: complete s0");
+    assert_eq!(job.membership.stage(), Stage::Done);
+}
+
+#[test]
+fn a_stop_while_some_members_are_back_waits_for_the_others() {
+    let mut job = next_life();
+    job.introduces(1, seat(0, Ring::Whole));
+    assert_eq!(words(&job.event(Event::StopRequested)), [""; 0]);
+    let told = job.introduces(2, seat(1, Ring::Whole));
+    has(&told, "to w1: complete s0");
+    has(&told, "to w2: complete s0");
+}
+
+#[test]
+fn a_stop_reaches_a_group_that_is_not_as_it_was_and_one_whose_record_is_lost() {
+    let mut job = next_life();
+    job.introduces(1, seat(0, Ring::Whole));
+    job.event(Event::StopRequested);
+    let told = job.introduces(2, seat(1, Ring::Broken));
+    has(&told, "to w1: complete s0");
+    has(&told, "to w2: complete s0");
+    // One that does not come back is waited for no longer than any.
+    let mut job = next_life();
+    job.membership = Membership::resume(group(), Incarnation::new(2), job.now, None);
+    job.event(Event::StopRequested);
+    job.introduces(1, seat(0, Ring::Whole));
+    has(&job.passes(ADOPTION_PATIENCE), "to w1: complete s0");
+    assert_eq!(job.membership.stage(), Stage::Done);
+}
+
+#[test]
+fn a_stop_of_a_group_that_has_begun_ends_it_well_also_where_none_comes_back() {
+    let mut job = next_life();
+    assert_eq!(words(&job.event(Event::StopRequested)), [""; 0]);
+    any_begins(&job.passes(ADOPTION_PATIENCE), "done at s0");
+}
+
+#[test]
+fn a_stop_that_a_life_could_not_bring_about_is_brought_about_by_the_next() {
+    let mut job = next_life();
+    job.event(Event::StopRequested);
+    let record = job.membership.record();
+    job.membership = Membership::resume(group(), Incarnation::new(3), job.now, Some(record));
+    job.introduces(1, seat(0, Ring::Whole));
+    has(&job.introduces(2, seat(1, Ring::Whole)), "to w2: complete s0");
 }
 
 #[test]
