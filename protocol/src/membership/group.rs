@@ -28,8 +28,7 @@ impl Membership {
 
     /// Ends the generation if another would have other members.
     pub(super) fn renew_group(&mut self) {
-        // All say soon that the work is done. None is stopped on the way for one that comes, or goes, now.
-        if self.is_ending() || !matches!(self.phase, Phase::Running { .. }) {
+        if !matches!(self.phase, Phase::Running { .. }) {
             return;
         }
         let members = self.formation.as_ref().map_or(0, |formation| formation.world_size());
@@ -38,8 +37,13 @@ impl Membership {
             let mut quiet = self.members.values().filter(|record| record.quiet().is_some());
             quiet.any(|record| self.cools_for(record).is_zero())
         };
-        let goes = || self.members.leaving().any(|(worker, _)| self.is_member(worker));
-        if goes() || (has_room && self.members.census().quiet > 0 && comes()) {
+        let goes = || {
+            let mut leaving = self.members.leaving();
+            leaving.any(|(worker, record)| self.is_member(worker) && record.ending().is_none())
+        };
+        // Where one has finished all say so soon, but for one that leaves instead. None is stopped on the way for one that comes now.
+        let is_wanted = has_room && !self.is_ending() && self.members.census().quiet > 0;
+        if goes() || (is_wanted && comes()) {
             self.disturb();
         }
     }

@@ -89,8 +89,8 @@ impl Member {
     /// not needed any more. All ranks call it, as any operation. It begins with [`Group::close`].
     ///
     /// # Errors
-    /// See [`GroupError`]. If the generation ends before all ranks have closed their group, the job goes on: ask for the next group, and finish there. A process
-    /// that dies after that no longer holds the end up.
+    /// See [`GroupError`]. If the generation ends before all ranks have closed their group, or one [leaves](Self::leave) instead of finishing, the job goes
+    /// on: ask for the next group, and finish there. A process that dies after it has closed its group no longer holds the end up.
     pub fn finish(&mut self, group: Group) -> Result<(), GroupError> {
         let generation = group.generation();
         group.close()?;
@@ -115,7 +115,8 @@ impl Member {
     }
 
     /// Leaves the job in good order while the others go on, and blocks until the coordinator has let this process go, or is not there to. Operations under
-    /// way on the other ranks end with an error. The agent starts no process in place of this one if it ends with exit code 0.
+    /// way on the other ranks end with an error, and so does a [`Self::finish`] there. The agent starts no process in place of this one if it ends
+    /// with exit code 0.
     ///
     /// # Errors
     /// [`MemberError::Ended`] if its part had failed before.

@@ -207,6 +207,23 @@ fn a_stop_ends_it_at_once_also_while_it_waits() {
 }
 
 #[test]
+fn one_that_leaves_while_the_others_have_finished_is_let_go_at_once_and_one_that_has_finished_as_well_is_not() {
+    let same = StateHash::new([0; 32]);
+    let mut job = Job::training(3, group());
+    job.says(1, finished(1, 0, same));
+    job.says(2, finished(1, 0, same));
+    has(&job.leaves(3), "halting for g1.2");
+    job.all_halted(1..=2, 2, 0);
+    let told = job.halted(3, 2, 0);
+    has(&told, "to w3: released at s0");
+    has(&told, "forming g1.2 of [1, 2] at s0");
+    let mut job = Job::training(2, group());
+    job.says(1, finished(1, 0, same));
+    assert_eq!(job.leaves(1), ["leaving w1"]);
+    has(&job.says(2, finished(1, 0, same)), "to w1: complete s0");
+}
+
+#[test]
 fn a_member_that_computes_for_hours_is_waited_for_and_one_that_is_silent_is_not() {
     let mut job = Job::training(2, group());
     let told = job.all_beat(&[1, 2], 1, 10 * STALL_UNKNOWN);
