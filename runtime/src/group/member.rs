@@ -118,6 +118,9 @@ impl Member {
     /// way on the other ranks end with an error, and so does a [`Self::finish`] there. The agent starts no process in place of this one if it ends
     /// with exit code 0.
     ///
+    /// A job whose ranks all leave is not done: it waits for others to come, and `sardana run`, where none comes, fails. The last ranks
+    /// [finish](Self::finish).
+    ///
     /// # Errors
     /// [`MemberError::Ended`] if its part had failed before.
     pub fn leave(mut self) -> Result<(), MemberError> {
