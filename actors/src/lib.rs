@@ -22,6 +22,7 @@ pub mod group;
 mod lives_tests;
 pub mod memory;
 pub mod operator;
+mod panicked;
 pub mod peers;
 #[cfg(test)]
 mod refused;

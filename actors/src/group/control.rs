@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::shell::Message;
+use crate::panicked::or_tell;
 use crate::worker::limits::LAST_WORDS;
 use crate::worker::{Link, Looking};
 
@@ -29,7 +30,16 @@ impl Control {
         looking: Looking,
         shell: mpsc::UnboundedSender<Message>,
     ) -> Self {
-        Self(tokio::spawn(converse(link, machine, hello, looking, shell)))
+        Self::told_of(shell.clone(), converse(link, machine, hello, looking, shell))
+    }
+
+    /// A task that `shell` is told of if it panics: as of any connection that is lost.
+    fn told_of(shell: mpsc::UnboundedSender<Message>, task: impl Future<Output = ()> + Send + 'static) -> Self {
+        let tell = move || {
+            let why = "its task panicked".to_owned();
+            let _ = shell.send(Message::ControlLost { why });
+        };
+        Self(tokio::spawn(or_tell(task, tell)))
     }
 
     /// Waits until what was said last has arrived. Its queue is closed before.
@@ -83,4 +93,17 @@ async fn converse(
     let why = carry(&connection, streams, queue, told, |_| ()).await;
     connection.close(0_u32.into(), b"the worker leaves this connection");
     tell(Message::ControlLost { why });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_control_task_that_panics_is_a_connection_that_is_lost() {
+        let (shell, mut inbox) = mpsc::unbounded_channel();
+        let _control = Control::told_of(shell, async { panic!("as a test wants it") });
+        let told = inbox.recv().await;
+        assert!(matches!(told, Some(Message::ControlLost { .. })), "{told:?}");
+    }
 }

@@ -5,6 +5,7 @@
 
 mod control;
 mod current;
+mod linking;
 mod nothing;
 mod shell;
 

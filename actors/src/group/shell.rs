@@ -19,6 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::control::{Control, Machine};
 use super::current::Current;
+use super::linking::start_linking;
 use super::nothing::Nothing;
 use super::{GroupConfig, GroupEnded, Request};
 use crate::peers::{LinkingError, PeerGroup, Peers};
@@ -210,12 +211,11 @@ impl Shell {
             .name(PeerGroup::Present, form.peers.iter().map(|peer| peer.member.worker));
         self.peers.part(&self.peers.parted());
         self.peers.fence(generation);
-        let (peers, messages, wanted) = (Arc::clone(&self.peers), self.messages.clone(), form.clone());
-        let task = tokio::spawn(async move {
-            let made = peers.link(&wanted).await;
-            let _ = messages.send(Message::Linked { generation, made });
-        });
-        self.current = Some(Current::new(form, task.abort_handle()));
+        let (peers, wanted) = (Arc::clone(&self.peers), form.clone());
+        let others = form.peers.iter().map(|peer| peer.member.worker).collect();
+        let links = async move { peers.link(&wanted).await };
+        let task = start_linking(generation, others, self.messages.clone(), links);
+        self.current = Some(Current::new(form, task));
     }
 
     /// The generation is over, if there is one. What is older than `next` is refused from here on, before the coordinator is promised so.

@@ -63,6 +63,12 @@ pub enum LinkingError {
         /// The peer.
         peer: WorkerId,
     },
+    /// The task that makes the link panicked. Report it.
+    #[error("the task that makes the link with worker {peer} panicked; its message is on standard error: report it")]
+    Panicked {
+        /// The peer.
+        peer: WorkerId,
+    },
 }
 
 impl LinkingError {
@@ -70,7 +76,11 @@ impl LinkingError {
     #[must_use]
     pub const fn peer(&self) -> WorkerId {
         match self {
-            Self::Connect { peer, .. } | Self::Stream { peer, .. } | Self::TooSlow { peer } | Self::Over { peer } => *peer,
+            Self::Connect { peer, .. }
+            | Self::Stream { peer, .. }
+            | Self::TooSlow { peer }
+            | Self::Over { peer }
+            | Self::Panicked { peer } => *peer,
         }
     }
 }

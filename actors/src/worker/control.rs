@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use ractor::ActorRef;
@@ -27,6 +26,7 @@ use super::actor::Message;
 use super::driver::StepDriver;
 use super::limits::{COORDINATOR_ABSENCE, COORDINATOR_PATIENCE, LAST_WORDS};
 use crate::fault::{self, Point};
+use crate::panicked::or_tell;
 
 /// Why a worker could not join.
 #[derive(Debug, thiserror::Error)]
@@ -209,7 +209,12 @@ pub(super) struct ControlArguments {
 
 impl Control {
     pub(super) fn start(arguments: ControlArguments) -> Self {
-        Self(tokio::spawn(carry(arguments)))
+        let (worker, driver) = (arguments.worker.clone(), Arc::clone(&arguments.driver));
+        let tell = move || {
+            let (why, queue) = ("its task panicked".to_owned(), driver.hang_up());
+            let _ = worker.cast(Message::ControlLost { why, queue });
+        };
+        Self(tokio::spawn(or_tell(carry(arguments), tell)))
     }
 
     /// Waits until what was said last, such as a model's failure, has arrived. Its queue is closed before.
@@ -224,21 +229,6 @@ impl Drop for Control {
     }
 }
 
-/// Tells the worker that its control connection is lost where the task itself cannot: it has panicked.
-struct TellsOfPanic {
-    worker: ActorRef<Message>,
-    driver: Arc<StepDriver>,
-}
-
-impl Drop for TellsOfPanic {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            let (why, queue) = ("its task panicked".to_owned(), self.driver.hang_up());
-            let _ = self.worker.cast(Message::ControlLost { why, queue });
-        }
-    }
-}
-
 /// Joins, then carries messages both ways until the connection breaks.
 async fn carry(arguments: ControlArguments) {
     let ControlArguments {
@@ -249,10 +239,6 @@ async fn carry(arguments: ControlArguments) {
         looking,
         queue,
     } = arguments;
-    let _tells = TellsOfPanic {
-        worker: worker.clone(),
-        driver: Arc::clone(&driver),
-    };
     sleep(looking.pause()).await;
     let current = || WorkerHello {
         introduction: driver.introduce(),
