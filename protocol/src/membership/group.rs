@@ -82,8 +82,8 @@ impl Membership {
         {
             return;
         }
-        // Where workers have promised something, but no record says so, they have been halted.
-        if !self.has_begun() && self.generation.count() == 0 {
+        // Of an earlier life all may be gone, with what was written down of them.
+        if self.formed.count() == 0 && !self.earlier.resumed {
             return self.stop_in_vain();
         }
         self.end(Ending {

@@ -376,6 +376,10 @@ fn a_stop_of_a_group_that_has_begun_ends_it_well_also_where_none_comes_back() {
     let mut job = next_life();
     assert_eq!(words(&job.event(Event::StopRequested)), [""; 0]);
     any_begins(&job.passes(ADOPTION_PATIENCE), "done at s0");
+    // Nor is it known, without a record, that there was none.
+    job.membership = Membership::resume(group(), Incarnation::new(3), job.now, None);
+    job.event(Event::StopRequested);
+    any_begins(&job.passes(ADOPTION_PATIENCE), "done at s0");
 }
 
 #[test]
