@@ -1,4 +1,4 @@
-//! Groups in the simulator: who is in which generation, under faults, and that all go on together once there are none.
+//! Groups in the simulator: who is in which generation, under faults, that all go on together once there are none, and that the job ends.
 
 use sardana_chaos_tests::simulation::{Grouped, group};
 
@@ -18,6 +18,8 @@ fn groups_violate_nothing_and_go_on_together() {
         all.failed += one.failed;
         all.adopted += one.adopted;
         all.released += one.released;
+        all.finished += one.finished;
+        all.stopped += one.stopped;
         for (fault, struck) in one.faults {
             *all.faults.entry(fault).or_default() += struck;
         }
@@ -30,6 +32,8 @@ fn groups_violate_nothing_and_go_on_together() {
         "{all:?}"
     );
     assert!(all.adopted > 10 && all.released > 50, "{all:?}");
+    assert!(all.finished > 10 && all.stopped > 10, "{all:?}");
+    assert_eq!(all.finished + all.stopped, 60, "{all:?}");
 }
 
 #[test]

@@ -37,6 +37,8 @@ impl Groups {
                 faults,
                 adopted,
                 released,
+                finished,
+                stopped,
                 violation,
             } = group(seed, self.minutes_per_run);
             let counted = [
@@ -45,6 +47,8 @@ impl Groups {
                 ("operations that failed", failed),
                 ("generations adopted", adopted),
                 ("workers released", released),
+                ("jobs finished", finished),
+                ("jobs stopped", stopped),
             ];
             for (what, often) in counted.into_iter().chain(faults) {
                 *sums.entry(what).or_default() += often;

@@ -74,6 +74,16 @@ impl Coordinator {
         self.machine.is_some()
     }
 
+    /// Whether it has a connection with this worker, as far as it knows.
+    pub(super) fn hears(&self, worker: WorkerId) -> bool {
+        self.sessions.contains_key(&worker)
+    }
+
+    /// Whether this connection with this worker is there, as far as it knows.
+    pub(super) fn has(&self, worker: WorkerId, session: u64) -> bool {
+        self.sessions.get(&worker) == Some(&session)
+    }
+
     pub(super) fn most(&self) -> usize {
         self.config.max as usize
     }
@@ -105,6 +115,10 @@ impl World {
         let now = self.now();
         // What was written down may be lost.
         let record = self.coordinator.record.take().filter(|_| !self.dice.once_in(3));
+        // An operator who sees that it does not stop asks again.
+        if self.ending.stops && record.is_none() {
+            self.after(TICK, Happening::Stop);
+        }
         self.coordinator.machine = Some(if first {
             Membership::new(config, life, now)
         } else {
@@ -115,7 +129,8 @@ impl World {
 
     /// It crashes; another life begins later.
     pub(super) fn crash_coordinator(&mut self) {
-        let Some(machine) = self.coordinator.machine.take() else {
+        // One whose job is done goes by itself, once all have heard of it.
+        let Some(machine) = self.coordinator.machine.take_if(|_| !self.ending.done) else {
             return;
         };
         self.coordinator.record = Some(machine.record());
@@ -138,6 +153,7 @@ impl World {
                 Command::Kill { worker } => self.end_process(worker),
                 Command::Tell(JobEvent::Failed { reason }) => self.violates("CONTROL", format!("the job fails: {reason}")),
                 Command::Tell(JobEvent::Generation(GenerationEvent::Adopted { .. })) => self.counts.adopted += 1,
+                Command::Tell(JobEvent::Done(_)) => self.completed(),
                 Command::Tell(_) => {}
                 Command::Order { .. } | Command::Commit { .. } => {
                     self.violates("CONTROL", "a group has no checkpoints".to_owned())
@@ -176,12 +192,18 @@ impl World {
         if !self.coordinator.is_there() {
             return;
         }
+        if self.ending.done {
+            return self.send(session, false, Happening::Over { worker });
+        }
         // A later call of the same process.
         if let Some(&before) = self.coordinator.sessions.get(&worker) {
             if before > session {
                 return;
             }
             self.session_lost(worker, before);
+            // The worker may have that one, and not this one.
+            let (noticed, session) = (self.between(1, 3_000), before);
+            self.after(noticed, Happening::ControlLost { worker, session });
         }
         self.coordinator.sessions.insert(worker, session);
         let incarnation = self.coordinator.life;

@@ -58,7 +58,7 @@ impl World {
     }
 
     pub(super) fn fault(&mut self) {
-        if self.now() >= self.faults_end {
+        if self.now() >= self.faults_end || self.ending.done {
             return;
         }
         if let (Some(fault), Some(worker)) = (self.dice.pick(Fault::VARIANTS), self.any()) {

@@ -12,6 +12,9 @@ use super::world::{Happening, World};
 
 impl World {
     pub(super) fn start(&mut self) {
+        if self.ending.done {
+            return;
+        }
         self.ids += 1;
         let worker = WorkerId::new(self.ids);
         self.processes.insert(worker, Process::new());
@@ -44,6 +47,11 @@ impl World {
             return;
         };
         process.session = Some(session);
+        if !self.coordinator.has(worker, session) {
+            // The other end has gone meanwhile.
+            let noticed = self.between(1, 8_000);
+            self.after(noticed, Happening::ControlLost { worker, session });
+        }
         self.handle(worker, GroupEvent::Welcomed { incarnation });
     }
 
@@ -61,9 +69,7 @@ impl World {
                 self.end_process(worker);
             }
             CoordinatorMessage::Dismiss { .. } => self.end_process(worker),
-            CoordinatorMessage::Complete { .. } => {
-                self.violates("CONTROL", format!("{worker} is told that the job is done"))
-            }
+            CoordinatorMessage::Complete { .. } => self.hears_of_the_end(worker),
             message @ (CoordinatorMessage::Halt { .. }
             | CoordinatorMessage::Form(_)
             | CoordinatorMessage::Prepare(_)

@@ -2,9 +2,10 @@
 //! their worst. What holds of training has its own worlds; here it is who is in which generation, and that all go on together.
 //!
 //! - `world`: what happens to whom, in virtual time; `coordinator`: the coordinator, and what reaches it; `process`: a worker; `living`: how it
-//!   begins and ends, and what it says; `operating`: links, and operations that pass them; `faults`: what goes wrong; `oracle`: what must hold, by what was told to whom alone.
+//!   begins and ends, and what it says; `operating`: links, and operations that pass them; `faults`: what goes wrong; `ending`: how the job ends; `oracle`: what must hold, by what was told to whom alone.
 
 mod coordinator;
+mod ending;
 mod faults;
 mod living;
 mod operating;
@@ -32,6 +33,10 @@ pub struct Grouped {
     pub adopted: u64,
     /// Workers that have left, or were drained, and were let go.
     pub released: u64,
+    /// Jobs that ended as all had finished.
+    pub finished: u64,
+    /// Jobs that an operator has stopped.
+    pub stopped: u64,
     /// What did not hold, if something did not.
     pub violation: Option<Violation>,
 }
@@ -46,7 +51,10 @@ const NOTICED_WITHIN: Duration = Duration::from_secs(30);
 /// From then on nothing changes for so long, longer than anything waits for.
 const STANDS_FOR: Duration = Duration::from_secs(15 * 60);
 
-/// Plays the run of `seed`, in which faults come for so many virtual minutes.
+/// For so long faults go on once something is to end the job.
+const ENDS_UNDER_FAULTS: Duration = Duration::from_secs(60);
+
+/// Plays the run of `seed`, in which faults come for so many virtual minutes, then none, and then once more while the job is to end.
 #[must_use]
 pub fn group(seed: u64, minutes: u64) -> Grouped {
     let mut world = World::drawn(seed);
@@ -68,5 +76,19 @@ pub fn group(seed: u64, minutes: u64) -> Grouped {
     if world.counts.operations == operations {
         world.violates("LIVE-1", format!("no operation ends in {generation}: {world:?}"));
     }
+    bring_to_an_end(&mut world);
     world.counts
+}
+
+/// All finish, or an operator stops them: whatever strikes meanwhile, the job ends.
+fn bring_to_an_end(world: &mut World) {
+    world.faults_until(world.now() + ENDS_UNDER_FAULTS);
+    world.begin_to_end();
+    if world.ends_within(ENDS_UNDER_FAULTS) {
+        return;
+    }
+    world.heal();
+    if !world.ends_within(CALMS_WITHIN) {
+        world.violates("LIVE-1", format!("the job does not end within {CALMS_WITHIN:?}: {world:?}"));
+    }
 }

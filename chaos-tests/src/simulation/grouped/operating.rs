@@ -91,6 +91,9 @@ impl World {
         };
         (seat.ended, seat.calls) = (number + 1, false);
         self.counts.operations += 1;
+        if self.closes(generation, number) {
+            return self.closed(worker, generation);
+        }
         let computes = self.between(200, 4_000);
         self.after(computes, Happening::Call { worker, generation });
     }

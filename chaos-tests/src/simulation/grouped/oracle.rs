@@ -104,10 +104,15 @@ impl Oracle {
         })
     }
 
+    /// The members of a generation, as far as was told.
+    pub(super) fn members(&self, generation: Generation) -> BTreeSet<WorkerId> {
+        let all = self.generations.get(&generation);
+        all.iter().flat_map(|told| told.ranks.values().copied()).collect()
+    }
+
     /// An operation has ended well at all these ranks of a generation: they are all that there are.
     pub(super) fn operates(&self, generation: Generation, workers: &BTreeSet<WorkerId>) -> Held {
-        let all = self.generations.get(&generation);
-        let members: BTreeSet<WorkerId> = all.iter().flat_map(|told| told.ranks.values().copied()).collect();
+        let (all, members) = (self.generations.get(&generation), self.members(generation));
         let complete = all.is_some_and(|told| told.ranks.len() == told.world_size as usize);
         holds(complete && members == *workers, "GEN-1", || {
             format!("an operation of {generation} ends with {workers:?}, its members are {members:?}")

@@ -39,8 +39,10 @@ pub(super) enum Group {
     Linking,
     /// They are made.
     Works,
-    /// An operation has failed, or its program wants the next one.
+    /// An operation has failed, or its program wants the next one, or none.
     Over,
+    /// Its program has finished in it.
+    Done,
 }
 
 impl Process {

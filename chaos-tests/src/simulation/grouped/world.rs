@@ -11,6 +11,7 @@ use sardana_protocol::words::{Generation, Incarnation, WorkerId};
 
 use super::Grouped;
 use super::coordinator::Coordinator;
+use super::ending::Ending;
 use super::oracle::Oracle;
 use super::process::{Group, Process, Seat};
 use crate::dice::Dice;
@@ -86,6 +87,12 @@ pub(super) enum Happening {
         generation: Generation,
     },
     Fault,
+    /// An operator asks for the end.
+    Stop,
+    /// A worker that dials is told that the job is over.
+    Over {
+        worker: WorkerId,
+    },
 }
 
 pub(super) struct World {
@@ -104,6 +111,7 @@ pub(super) struct World {
     /// Pairs that cannot be linked now.
     pub(super) apart: BTreeSet<(WorkerId, WorkerId)>,
     pub(super) faults_end: Duration,
+    pub(super) ending: Ending,
     pub(super) oracle: Oracle,
     pub(super) counts: Grouped,
 }
@@ -143,6 +151,7 @@ impl World {
             wanted,
             apart: BTreeSet::new(),
             faults_end: Duration::ZERO,
+            ending: Ending::default(),
             oracle: Oracle::default(),
             counts: Grouped::default(),
         };
@@ -280,6 +289,8 @@ impl World {
             } => self.result(worker, generation, number),
             Happening::Breaks { worker, generation } => self.breaks(worker, generation),
             Happening::Fault => self.fault(),
+            Happening::Stop => self.stop(),
+            Happening::Over { worker } => self.hears_of_the_end(worker),
         }
     }
 
@@ -294,7 +305,8 @@ impl World {
             | Happening::Link { worker, .. }
             | Happening::Call { worker, .. }
             | Happening::Result { worker, .. }
-            | Happening::Breaks { worker, .. } => worker,
+            | Happening::Breaks { worker, .. }
+            | Happening::Over { worker } => worker,
             Happening::Tick { .. }
             | Happening::Revive
             | Happening::Start
@@ -302,7 +314,8 @@ impl World {
             | Happening::ToCoordinator { .. }
             | Happening::SessionLost { .. }
             | Happening::Exited { .. }
-            | Happening::Fault => return None,
+            | Happening::Fault
+            | Happening::Stop => return None,
         };
         let frozen = self.processes.get(worker)?.frozen;
         (frozen > self.now).then_some(frozen)
