@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 use sardana::launch::launch;
-use sardana::{Compression, Order, StateHash};
+use sardana::{Compression, Order};
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::reported;
+use sardana_protocol::state::StateHash;
 
 use crate::trial;
 
