@@ -163,6 +163,9 @@ impl World {
     }
 
     fn orders(&mut self, worker: WorkerId, message: CoordinatorMessage) {
+        if let CoordinatorMessage::Form(form) = &message {
+            self.oracle.orders(form.generation);
+        }
         let is_last = matches!(
             message,
             CoordinatorMessage::Released { .. } | CoordinatorMessage::Dismiss { .. }
@@ -205,6 +208,7 @@ impl World {
             let (noticed, session) = (self.between(1, 3_000), before);
             self.after(noticed, Happening::ControlLost { worker, session });
         }
+        self.oracle.arrives(worker);
         self.coordinator.sessions.insert(worker, session);
         let incarnation = self.coordinator.life;
         let greeting = Happening::Greeting {

@@ -15,7 +15,9 @@ pub(super) struct Oracle {
     generations: BTreeMap<Generation, Told>,
     /// The newest generation that each worker has taken a seat in, or promised to.
     newest: BTreeMap<WorkerId, Generation>,
-    /// Workers that the coordinator was told have ended, and the newest generation that anyone knew of then.
+    /// The newest generation that the coordinator has ordered, whether any worker has heard of it or not.
+    ordered: Generation,
+    /// Workers that the coordinator was told have ended, and the newest generation that it had ordered then.
     ended: BTreeMap<WorkerId, Generation>,
 }
 
@@ -45,10 +47,20 @@ impl Oracle {
         self.generations.keys().next_back().copied().unwrap_or(Generation::NONE)
     }
 
+    /// The coordinator orders a worker to take a seat in this generation.
+    pub(super) fn orders(&mut self, generation: Generation) {
+        self.ordered = self.ordered.max(generation);
+    }
+
     /// The coordinator hears that this worker's process has ended.
     pub(super) fn ends(&mut self, worker: WorkerId) {
-        let newest = self.newest();
+        let newest = self.ordered;
         self.ended.entry(worker).or_insert(newest);
+    }
+
+    /// The coordinator hears a hello. Was it under way when the worker's end was heard of, it takes the worker for alive until it falls silent.
+    pub(super) fn arrives(&mut self, worker: WorkerId) {
+        self.ended.remove(&worker);
     }
 
     /// `worker` has promised to take no seat before `generation`.
@@ -94,11 +106,8 @@ impl Oracle {
         holds(linked == neighbours && form.steady.peers() == neighbours, "GEN-2", || {
             format!("{worker} is linked with {linked:?}, expected {neighbours:?} in {form:?}")
         })?;
-        let dead = told.ranks.values().find(|member| {
-            let told_before = self.ended.get(member).is_some_and(|newest| *newest < generation);
-            // It may have been formed, and not be told yet, when the end was heard of.
-            told_before && generation.count() > self.ended[*member].count() + 1
-        });
+        let is_dead = |member: &&WorkerId| self.ended.get(member).is_some_and(|newest| *newest < generation);
+        let dead = told.ranks.values().find(is_dead);
         holds(dead.is_none(), "GEN-2", || {
             format!("{dead:?} has ended, and has a place in {generation}: {told:?}")
         })
