@@ -75,13 +75,13 @@ def gloo(rank, world, port, sizes, done):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("library", choices=["mpi", "gloo"])
+    parser.add_argument("peer", choices=["mpi", "gloo"])
     parser.add_argument("-n", "--ranks", type=int, default=2, help="for gloo; mpirun says it for mpi")
     parser.add_argument("--port", type=int, default=29_611, help="of 127.0.0.1, where gloo's ranks meet")
     parser.add_argument("--sizes", default="4096,1048576", help="bytes, with commas between")
     asked = parser.parse_args()
     sizes = [int(size) for size in asked.sizes.split(",")]
-    if asked.library == "mpi":
+    if asked.peer == "mpi":
         return mpi(sizes)
     done = multiprocessing.Barrier(asked.ranks)
     ranks = [
