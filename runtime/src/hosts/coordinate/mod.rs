@@ -109,7 +109,7 @@ async fn host(config: CoordinateConfig) -> Result<Hosting, HostingError> {
         events,
         heard,
     } = match config.succession {
-        Succession::Resume => begin(&config, &state, &registrar, Incarnation::ZERO).await?,
+        Succession::Resume => begin(&config, &state, &registrar, state.next_incarnation(Incarnation::ZERO)?).await?,
         Succession::TakeOver => {
             let known = fence.map_or(Incarnation::ZERO, |fence| fence.by);
             take_over(&config, &state, &registrar, known).await?
@@ -152,14 +152,13 @@ struct Started {
     heard: VecDeque<JobEvent>,
 }
 
-/// Starts a coordinator of an incarnation above those that are known.
+/// Starts a coordinator of this incarnation.
 async fn begin(
     config: &CoordinateConfig,
     state: &StateDirectory,
     registrar: &Arc<Registrar>,
-    known: Incarnation,
+    incarnation: Incarnation,
 ) -> Result<Started, HostingError> {
-    let incarnation = state.next_incarnation(known)?;
     let (records, past) = records(state, incarnation, config.succession).await?;
     let coordinating = CoordinatorConfig {
         registrar: Arc::clone(registrar),

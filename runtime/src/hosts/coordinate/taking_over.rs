@@ -13,8 +13,9 @@ use tokio::time::{Instant, sleep};
 use super::{CoordinateConfig, HostingError, Started, begin};
 use crate::hosts::state::StateDirectory;
 
-/// How long the coordinator before the next one may take to let go of its address.
-const LET_GO: Duration = Duration::from_secs(5);
+/// How long the coordinator before the next one may take to let go of its address: its connections drain for three probe timeouts each
+/// (RFC 9000, 10.2), of a second and more before a round trip is known.
+const LET_GO: Duration = Duration::from_secs(30);
 
 /// Between two looks whether it is free.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -24,14 +25,15 @@ pub(super) async fn take_over(
     config: &CoordinateConfig,
     state: &StateDirectory,
     registrar: &Arc<Registrar>,
-    mut known: Incarnation,
+    known: Incarnation,
 ) -> Result<Started, HostingError> {
-    let mut busy_since = Instant::now();
+    let mut incarnation = state.next_incarnation(known)?;
+    // Since when the last coordinator of this very process may still be letting go of its address.
+    let mut ended: Option<Instant> = None;
     loop {
-        let mut started = match begin(config, state, registrar, known).await {
-            // The last coordinator, in this very process, may still be letting go of its address.
+        let mut started = match begin(config, state, registrar, incarnation).await {
             Err(HostingError::Coordinator(CoordinatorError::Bind(BindError::AddressInUse { .. })))
-                if known > Incarnation::ZERO && busy_since.elapsed() < LET_GO =>
+                if ended.is_some_and(|ended| ended.elapsed() < LET_GO) =>
             {
                 sleep(LOOK_AGAIN).await;
                 continue;
@@ -43,9 +45,9 @@ pub(super) async fn take_over(
             let event = started.events.recv().await;
             match claim(event.as_ref()) {
                 Claim::Below(by) => {
-                    known = by;
+                    incarnation = state.next_incarnation(by)?;
                     started.coordinator.end().await;
-                    busy_since = Instant::now();
+                    ended = Some(Instant::now());
                     break;
                 }
                 Claim::Open => started.heard.extend(event),
