@@ -57,7 +57,7 @@ impl InProcessSender {
             return Err(LinkError::Closed);
         }
         let frame = Frame {
-            header: header.array(),
+            header: header.encode(),
             payload: self.payloads.filled(header.payload_bytes as usize, fill),
         };
         self.frames.send(frame).await.map_err(|_| LinkError::Refused)

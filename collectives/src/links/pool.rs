@@ -1,4 +1,4 @@
-//! Payloads on their way out, whose memory is used again once the transport has let go of it. Knows nothing of frames.
+//! Payloads, or whole frames, on their way out, whose memory is used again once the transport has let go of it. Knows not what is in them.
 
 use std::collections::VecDeque;
 

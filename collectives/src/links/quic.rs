@@ -14,7 +14,7 @@ const ABORTED: VarInt = VarInt::from_u32(1);
 #[derive(Debug)]
 pub struct QuicSender {
     stream: SendStream,
-    payloads: Pool,
+    frames: Pool,
     finished: bool,
 }
 
@@ -29,14 +29,14 @@ impl QuicSender {
     pub(super) fn new(stream: SendStream) -> Self {
         Self {
             stream,
-            payloads: Pool::default(),
+            frames: Pool::default(),
             finished: false,
         }
     }
 
     pub(super) async fn send(&mut self, header: &FrameHeader, fill: impl FnOnce(&mut [u8])) -> Result<(), LinkError> {
-        let payload = self.payloads.filled(header.payload_bytes as usize, fill);
-        self.write(&mut [header.encode(), payload]).await
+        let frame = self.frame(header, fill);
+        self.write(frame).await
     }
 
     pub(super) async fn send_in_halves(
@@ -45,15 +45,24 @@ impl QuicSender {
         fill: impl FnOnce(&mut [u8]),
         halfway: impl FnOnce(),
     ) -> Result<(), LinkError> {
-        let mut payload = self.payloads.filled(header.payload_bytes as usize, fill);
-        let second = payload.split_off(payload.len() / 2);
-        self.write(&mut [header.encode(), payload]).await?;
+        let mut frame = self.frame(header, fill);
+        let second = frame.split_off(HEADER_BYTES + header.payload_bytes as usize / 2);
+        self.write(frame).await?;
         halfway();
-        self.write(&mut [second]).await
+        self.write(second).await
     }
 
-    async fn write(&mut self, parts: &mut [Bytes]) -> Result<(), LinkError> {
-        self.stream.write_all_chunks(parts).await.map_err(|error| match error {
+    /// Header and payload in one memory: so no header has any of its own.
+    fn frame(&mut self, header: &FrameHeader, fill: impl FnOnce(&mut [u8])) -> Bytes {
+        self.frames.filled(HEADER_BYTES + header.payload_bytes as usize, |frame| {
+            let (head, payload) = frame.split_at_mut(HEADER_BYTES);
+            head.copy_from_slice(&header.encode());
+            fill(payload);
+        })
+    }
+
+    async fn write(&mut self, part: Bytes) -> Result<(), LinkError> {
+        self.stream.write_chunk(part).await.map_err(|error| match error {
             WriteError::Stopped(_) => LinkError::Refused,
             WriteError::ConnectionLost(source) => LinkError::Lost(source),
             WriteError::ClosedStream | WriteError::ZeroRttRejected => LinkError::Closed,

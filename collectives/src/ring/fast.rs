@@ -28,6 +28,8 @@ pub(super) struct FastExecutor {
     half: Option<Half>,
     /// None when the rank is alone.
     links: Option<(Incoming, Outgoing)>,
+    /// How many chunks of the step under way have been received.
+    receipts: watch::Sender<u32>,
 }
 
 /// The buffer that both directions work on. Locked for one copy at a time, by futures of one task, so none ever waits.
@@ -51,6 +53,7 @@ impl FastExecutor {
             place: RingPlace::new(config.rank, config.world_size),
             half: Half::of(config.compression),
             links,
+            receipts: watch::Sender::default(),
         })
     }
 
@@ -69,9 +72,9 @@ impl FastExecutor {
         };
         match &mut self.links {
             Some((from, to)) => {
-                let (received, progress) = watch::channel(0);
-                let receiving = receive_all(passage, self.place, from, &pieces, &shared, received);
-                let sending = send_all(passage, self.place, to, &pieces, &shared, progress);
+                self.receipts.send_replace(0);
+                let receiving = receive_all(passage, self.place, from, &pieces, &shared, &self.receipts);
+                let sending = send_all(passage, self.place, to, &pieces, &shared, self.receipts.subscribe());
                 tokio::try_join!(receiving, sending)?;
             }
             None => {
@@ -110,7 +113,7 @@ async fn receive_all(
     from: &mut Incoming,
     own: &[Piece],
     shared: &Shared,
-    receipts: watch::Sender<u32>,
+    receipts: &watch::Sender<u32>,
 ) -> Result<(), RingError> {
     let chunks = passage.layout().chunks();
     for receipt in place.receives(chunks) {

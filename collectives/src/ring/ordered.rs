@@ -117,12 +117,7 @@ impl OrderedExecutor {
             });
             Ok(trailer)
         };
-        let sending = async {
-            match sum_to {
-                Some(to) => send_on(passage, to, sum, closing).await,
-                None => Ok(()),
-            }
-        };
+        let sending = send_on(passage, sum_to.as_mut_slice(), sum, closing);
         let (trailer, ()) = tokio::try_join!(complete, sending)?;
         Ok(trailer)
     }
@@ -193,18 +188,30 @@ pub(super) async fn receive(passage: Passage<'_>, from: &mut Incoming, filling: 
     Ok(())
 }
 
-/// Sends the finished sum on, chunk by chunk as they are there, and then its trailer.
+/// Sends the finished sum on to each of these, chunk by chunk as they are there, and then its trailer.
+///
+/// To one after the other: a star's sums are so small that links hold all of one, so none of them waits for another. To wait for all of them
+/// at once would allocate.
 pub(super) async fn send_on(
     passage: Passage<'_>,
-    to: &mut Outgoing,
+    to: &mut [Outgoing],
     sum: GradientView,
     closing: &Closing,
 ) -> Result<(), RingError> {
+    if to.is_empty() {
+        return Ok(());
+    }
     for index in passage.layout().travel() {
         let chunk = sum.chunk(index).await;
-        to.send(passage, Chunk::sum(index), |out| out.copy_from_slice(chunk)).await?;
+        for to in &mut *to {
+            to.send(passage, Chunk::sum(index), |out| out.copy_from_slice(chunk)).await?;
+        }
     }
-    to.send_trailer(passage, closing.closed().await).await
+    let trailer = closing.closed().await;
+    for to in to {
+        to.send_trailer(passage, trailer).await?;
+    }
+    Ok(())
 }
 
 /// The trailer of the step under way, for the futures that send it on once it is there.

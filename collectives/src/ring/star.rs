@@ -10,7 +10,6 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use futures_util::future::try_join_all;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{Brought, HopId, HubPart, LeafPart, StarPart};
 use sardana_protocol::words::ShardRange;
@@ -134,8 +133,8 @@ impl Hub {
             });
             Ok(trailer)
         };
-        let sending = sums_to.iter_mut().map(|to| send_on(passage, to, sum.clone(), closing));
-        let (trailer, _) = tokio::try_join!(complete, try_join_all(sending))?;
+        let sending = send_on(passage, sums_to, sum, closing);
+        let (trailer, ()) = tokio::try_join!(complete, sending)?;
         Ok(trailer)
     }
 }

@@ -8,7 +8,7 @@ use sardana_collectives::links::{LinkReceiver, LinkSender};
 use sardana_protocol::words::{Generation, Incarnation, Rank};
 use tokio::runtime::Runtime;
 
-use crate::quic::{Loopback, loopback};
+use crate::loopback::{Loopback, loopback};
 
 /// What drives links while ranks wait for them: the network's thread of a process.
 fn network() -> Arc<Runtime> {

@@ -10,6 +10,7 @@ mod faults;
 mod groups;
 mod inputs;
 mod links;
+mod loopback;
 #[cfg(target_os = "linux")]
 mod mixed;
 mod ordered;

@@ -13,7 +13,7 @@ use sardana_protocol::words::Step;
 use tokio::net::UnixStream;
 
 use crate::dance::{Dance, FIRST_STEP, Gradient, make_links, random, visit};
-use crate::quic::{Loopback, loopback};
+use crate::loopback::{Loopback, loopback};
 
 const JOBS: u64 = 40;
 const STEPS: u64 = 3;

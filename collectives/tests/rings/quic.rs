@@ -1,15 +1,10 @@
 //! Links and rings over QUIC on loopback.
 
-use std::net::Ipv4Addr;
-use std::sync::Arc;
-
 use bytes::Bytes;
-use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{Connection, Endpoint, RecvStream, SendStream, VarInt};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use quinn::VarInt;
 use sardana_collectives::limits::CHUNK_BYTES;
 use sardana_collectives::links::frame::{FrameHeader, HeaderField};
-use sardana_collectives::links::{LinkError, LinkReceiver, LinkSender};
+use sardana_collectives::links::{LinkError, LinkReceiver};
 use sardana_protocol::job::Order;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::words::Step;
@@ -17,59 +12,7 @@ use sardana_protocol::words::Step;
 use crate::dance::{Dance, FIRST_STEP, Gradient, make_links, patiently};
 use crate::faults::HeaderChange;
 use crate::links::header;
-
-/// Both ends of one connection. The endpoints live as long.
-pub(crate) struct Loopback {
-    client: Connection,
-    server: Connection,
-    _endpoints: [Endpoint; 2],
-}
-
-pub(crate) async fn loopback() -> Loopback {
-    let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(vec!["ring".to_owned()]).unwrap();
-    let certificate = CertificateDer::from(cert);
-    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
-    let server_config = quinn::ServerConfig::with_single_cert(vec![certificate.clone()], key).unwrap();
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(certificate).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let client_config = quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).unwrap()));
-
-    let anywhere = (Ipv4Addr::LOCALHOST, 0).into();
-    let server = Endpoint::server(server_config, anywhere).unwrap();
-    let mut client = Endpoint::client(anywhere).unwrap();
-    client.set_default_client_config(client_config);
-    let connecting = client.connect(server.local_addr().unwrap(), "ring").unwrap();
-    let accepting = async { server.accept().await.unwrap().await.unwrap() };
-    let (connected, accepted) = tokio::join!(connecting, accepting);
-    Loopback {
-        client: connected.unwrap(),
-        server: accepted,
-        _endpoints: [client, server],
-    }
-}
-
-impl Loopback {
-    /// A stream that has been used for a hello, as links are.
-    async fn stream(&self) -> (SendStream, RecvStream) {
-        let mut sender = self.client.open_uni().await.unwrap();
-        sender.write_all(b"hello").await.unwrap();
-        let mut receiver = self.server.accept_uni().await.unwrap();
-        let mut hello = [0; 5];
-        receiver.read_exact(&mut hello).await.unwrap();
-        (sender, receiver)
-    }
-
-    pub(crate) async fn link(&self) -> (LinkSender, LinkReceiver) {
-        let (sender, receiver) = self.stream().await;
-        (LinkSender::quic(sender), LinkReceiver::quic(receiver))
-    }
-}
+use crate::loopback::loopback;
 
 async fn received(receiver: &mut LinkReceiver, expected: &FrameHeader) -> Result<Bytes, LinkError> {
     let payload = patiently(receiver.receive(expected)).await?;
@@ -154,7 +97,7 @@ async fn a_wrong_header_is_refused_before_its_payload() {
         ),
         (HeaderField::Step, changed(|header| header.step = header.step.next())),
         (HeaderField::PayloadBytes, changed(|header| header.payload_bytes = u32::MAX)),
-        (HeaderField::Magic, Bytes::from_static(&[0x5a; 48])),
+        (HeaderField::Magic, [0x5a; 48]),
     ];
     for (field, bytes) in wrong {
         let (mut sender, receiver) = loopback.stream().await;

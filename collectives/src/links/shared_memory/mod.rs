@@ -84,7 +84,7 @@ impl SharedMemorySender {
             fill(payload);
             halfway();
         };
-        self.writer.write(&header.array(), header.payload_bytes as usize, filled);
+        self.writer.write(&header.encode(), header.payload_bytes as usize, filled);
         self.writer.count(&self.bell);
         Ok(())
     }
