@@ -1,5 +1,6 @@
 //! What a step allocates once the first ones are over: a few bytes of what a worker's machine says and commands, and nothing else. No gradient,
-//! no part of one, nothing for a shard, and nothing for a chunk on its way from thread to thread.
+//! no part of one, nothing for a shard or a sample, also where samples are decoded ahead, and nothing for a chunk on its way from thread to thread.
+//! (Other plans and other links are measured where they are made, in the tests of `sardana-collectives`.)
 //! A process of its own, since all its allocations are counted.
 
 use std::sync::{Arc, Mutex, RwLock};
@@ -9,7 +10,7 @@ use sardana::data::{DataError, DataFingerprint, Dataset, Loader, SampleRandom, S
 use sardana::fit::{Fit, Network, Parameter, Role, Values};
 use sardana::model::{GradientWriter, ModelError};
 use sardana::optim::Adam;
-use sardana::{Job, local};
+use sardana::{Job, Order, local};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -24,6 +25,14 @@ const FIRST: usize = 10;
 const VALUES: usize = 50_000;
 const LARGER: usize = 20;
 
+/// Samples of a job's data, and of a step, and shards of a step.
+const SAMPLES: u64 = 64;
+const BATCH: u64 = 16;
+const SHARDS: u32 = 4;
+
+/// Memory for samples that are decoded ahead: for those of a few steps, so that each step has others begun.
+const AHEAD_BYTES: usize = 4 << 10;
+
 /// Samples that take no memory.
 struct Numbers;
 
@@ -31,7 +40,7 @@ impl Dataset for Numbers {
     type Item = u64;
 
     fn len(&self) -> u64 {
-        64
+        SAMPLES
     }
 
     fn get(&self, index: u64, _random: &SampleRandom) -> Result<u64, DataError> {
@@ -127,23 +136,39 @@ impl Values for Seen {
     }
 }
 
+/// A job, and what its steps may allocate.
+struct Case {
+    name: &'static str,
+    workers: u32,
+    /// Values of its network: of one, or of several jobs.
+    values: &'static [usize],
+    order: Order,
+    metrics: usize,
+    /// Threads of each worker that decode ahead.
+    decoders: usize,
+    /// So many steps in a row are looked at together.
+    steps: usize,
+    most: Allocated,
+}
+
 /// What all threads have allocated as each step began, after the first ones.
-fn train(workers: u32, values: usize, metrics: usize) -> Vec<Allocated> {
+fn train(case: &Case, values: usize) -> Vec<Allocated> {
     let job = Job::builder("allocations")
-        .shards(4)
-        .data(64, 16)
+        .shards(SHARDS)
+        .data(SAMPLES, BATCH)
         .steps(STEPS)
+        .order(case.order)
         .build()
         .expect("a job");
     let allocated = Arc::new(Mutex::new(vec![None; STEPS as usize]));
-    let trained = local::train(job.spec(), workers, |spec| {
+    let trained = local::train(job.spec(), case.workers, |spec| {
         let tensors = vec![vec![0.5; values / 2], vec![0.25; 10], vec![0.1; values / 2]];
         let network = Plain {
             tensors: Arc::new(RwLock::new(tensors)),
-            metrics,
+            metrics: case.metrics,
             allocated: Arc::clone(&allocated),
         };
-        let loader = Loader::on_demand(Numbers);
+        let loader = Loader::on_demand(Numbers).ahead(AHEAD_BYTES).threads(case.decoders)?;
         Ok(Fit::builder(network).data(loader).optimizer(Adam::new(), 1e-3).build(spec)?)
     })
     .expect("a job");
@@ -172,8 +197,14 @@ fn least(all: &[Allocated], steps: usize) -> Allocated {
 /// - the pieces in two commands of its machine: whose buffers to retain, and which to add up.
 const ALONE: Allocated = Allocated { blocks: 3, bytes: 64 };
 
-/// Steps in a row of several workers: these begin a step at different moments, so that it counts some of another's.
+/// Steps in a row of workers, or of a worker and its decoders, side by side: each is at a step of its own, so that one step counts some of another's.
 const IN_A_ROW: usize = 10;
+
+/// What a worker alone with decoders may allocate in so many steps: no more than without. A block for each shard, or two, would be 40 more.
+const AHEAD: Allocated = Allocated {
+    blocks: ALONE.blocks * IN_A_ROW as u64 + 4,
+    bytes: ALONE.bytes * IN_A_ROW as u64,
+};
 
 /// What three workers without metrics may allocate in so many steps. Left are
 /// - a block of each in a step: the pieces in the command that says whose buffers to retain;
@@ -193,21 +224,69 @@ const REPORT: u64 = 2;
 /// each second step, or third, would be more.
 const LATE: u64 = 8;
 
+/// A worker alone, three of them, with and without decoders, and each order.
+const CASES: [Case; 5] = [
+    A_WORKER,
+    Case {
+        name: "a worker that decodes ahead",
+        values: &[VALUES],
+        decoders: 2,
+        steps: IN_A_ROW,
+        most: AHEAD,
+        ..A_WORKER
+    },
+    THREE,
+    Case {
+        name: "three workers that decode ahead",
+        values: &[VALUES],
+        decoders: 1,
+        ..THREE
+    },
+    Case {
+        name: "three workers in fast order",
+        values: &[VALUES],
+        order: Order::Fast,
+        ..THREE
+    },
+];
+
+const A_WORKER: Case = Case {
+    name: "a worker",
+    workers: 1,
+    values: &[VALUES, LARGER * VALUES],
+    order: Order::Exact,
+    metrics: 1,
+    decoders: 0,
+    steps: 1,
+    most: ALONE,
+};
+
+const THREE: Case = Case {
+    name: "three workers",
+    workers: 3,
+    metrics: 0,
+    steps: IN_A_ROW,
+    most: TOGETHER,
+    ..A_WORKER
+};
+
 #[test]
 fn a_step_allocates_only_what_is_said_and_commanded() {
     let _counting = dhat::Profiler::builder().testing().build();
-    for (workers, metrics, steps, most) in [(1, 1, 1, ALONE), (3, 0, IN_A_ROW, TOGETHER)] {
-        for (values, reports) in [(VALUES, 0), (LARGER * VALUES, steps as u64)] {
-            let all = train(workers, values, metrics);
+    for case in CASES {
+        let Case { name, steps, most, .. } = case;
+        for &values in case.values {
+            let reports = if values > VALUES { steps as u64 } else { 0 };
+            let all = train(&case, values);
             let gradients = (all[all.len() - 1].bytes - all[0].bytes) / (values as u64 * 4);
             assert!(
-                gradients <= u64::from(workers) * LATE,
-                "{workers} workers: {gradients} gradients in all steps"
+                gradients <= u64::from(case.workers) * LATE,
+                "{name}: {gradients} gradients in all steps"
             );
             let found = least(&all, steps);
-            println!("{workers} workers, {values} values, {steps} steps: {found:?}");
-            assert!(found.blocks <= most.blocks + reports * REPORT, "{workers} workers: {found:?}");
-            assert!(found.bytes <= most.bytes + reports * 64, "{workers} workers: {found:?}");
+            println!("{name}, {values} values, {steps} steps: {found:?}");
+            assert!(found.blocks <= most.blocks + reports * REPORT, "{name}: {found:?}");
+            assert!(found.bytes <= most.bytes + reports * 64, "{name}: {found:?}");
         }
     }
 }

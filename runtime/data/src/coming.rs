@@ -50,9 +50,15 @@ impl Coming {
         &self.shards
     }
 
-    /// The first shard at or after number `shard` of `step`, with its step and number. None at the job's end.
+    /// The first shard at or after number `shard` of `step`. None at the job's end.
     #[must_use]
     pub fn from(&self, step: Step, shard: u32) -> Option<Shard> {
+        let (step, shard) = self.place_from(step, shard)?;
+        Some(self.shard_in(step, shard, Vec::new()))
+    }
+
+    /// The step and the number of that shard.
+    pub(crate) fn place_from(&self, step: Step, shard: u32) -> Option<(Step, u32)> {
         if self.shards.is_empty() {
             return None;
         }
@@ -63,6 +69,11 @@ impl Coming {
         } else {
             (step, shard.max(self.shards.start))
         };
-        (step < self.end).then(|| self.sampler.shard(step, shard))
+        (step < self.end).then_some((step, shard))
+    }
+
+    /// One of these shards, with its samples in the memory of `room`.
+    pub(crate) fn shard_in(&self, step: Step, shard: u32, room: Vec<u64>) -> Shard {
+        self.sampler.shard_in(step, shard, room)
     }
 }

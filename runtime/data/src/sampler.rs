@@ -73,6 +73,12 @@ impl Shard {
         self.samples
     }
 
+    /// The same shard, with its samples in the memory of `room`.
+    pub(crate) fn clone_in(&self, mut room: Vec<u64>) -> Self {
+        room.clone_from(&self.samples);
+        Self { samples: room, ..*self }
+    }
+
     /// Whether it holds no sample; such a shard adds nothing, and no gradient is asked for.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -64,9 +64,10 @@ where
 
     /// Memory for samples that wait. A shard that is larger is decoded all the same, once it is needed.
     ///
-    /// Not counted are the shard that the training has taken, what a decoder needs while it is at work, and what the allocator keeps of freed
-    /// memory. The one of glibc does so for each thread apart: with two decoders half the budget again was seen. Workers that an agent starts
-    /// have `MALLOC_ARENA_MAX=1`, unless it is set to something else; with that it is next to nothing.
+    /// Not counted are the shard that the training has taken, what a decoder needs while it is at work, the places of samples that have waited (some
+    /// 60 bytes each, used again for others), and what the allocator keeps of freed memory. The one of glibc does so for each thread apart:
+    /// with two decoders half the budget again was seen. Workers that an agent starts have `MALLOC_ARENA_MAX=1`, unless it is set to something
+    /// else; with that it is next to nothing.
     #[must_use]
     pub fn ahead(self, bytes: usize) -> Self {
         self.work.lock().hold_at_most(bytes);
@@ -105,13 +106,16 @@ where
         Ok(samples)
     }
 
-    /// The same, in the memory of `samples`; what was there is dropped. Where nothing is decoded ahead, nothing else is allocated than by the
-    /// data set.
+    /// The same, in the memory of `samples`; what was there is dropped. Once as many samples have waited as ever do, nothing is allocated but by
+    /// the data set.
     ///
     /// # Errors
     /// As [`Self::samples`]; some of the samples may be there.
     pub fn samples_into(&self, shard: &Shard, samples: &mut Vec<D::Item>) -> Result<(), DataError> {
         samples.clear();
+        if shard.is_empty() {
+            return Ok(());
+        }
         samples.reserve(shard.samples().len());
         let work = &*self.work;
         if self.threads == 0 {
@@ -124,14 +128,11 @@ where
         loop {
             queue.need(shard);
             work.to_decode.notify_all();
-            if let Some(taken) = queue.take(shard) {
+            if let Some(taken) = queue.take(shard, samples) {
                 drop(queue);
                 // Room for others.
                 work.to_decode.notify_all();
-                for sample in taken {
-                    samples.push(sample?);
-                }
-                return Ok(());
+                return taken;
             }
             queue = match queue.ticket_of(shard) {
                 Some(ticket) => work.decode(queue, &ticket),

@@ -1,6 +1,6 @@
 //! Which sample is decoded next, which shards are held, and when the memory is full. No threads and no decoding.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::VecDeque;
 
 use sardana_protocol::words::Step;
 
@@ -33,9 +33,12 @@ pub(super) struct Queue<T> {
     coming: Option<Coming>,
     /// Where the next shard of `coming` is looked for.
     next: Place,
-    shards: BTreeMap<Place, Waiting<T>>,
-    /// Those that have samples to be given out.
-    open: BTreeSet<Place>,
+    /// By place: most come at the end and go at the beginning.
+    shards: VecDeque<Waiting<T>>,
+    /// Those that have samples to be given out, by place: one in most cases.
+    open: Vec<Place>,
+    /// Memory of shards that wait no more, for others: all of it, so that none is allocated where as many have waited before.
+    spent: Vec<Room<T>>,
     /// The shard that the training thread waits for: memory does not matter to it.
     needed: Option<Place>,
     rounds: u64,
@@ -75,12 +78,18 @@ impl Sizes {
     }
 }
 
+/// The samples of a shard that waits: those that are decoded.
+type Samples<T> = Vec<Option<Result<T, DataError>>>;
+
+/// The memory of a shard that waits: of the numbers of its samples, and of the samples.
+type Room<T> = (Vec<u64>, Samples<T>);
+
 /// A shard that waits or is being decoded.
 #[derive(Debug)]
 struct Waiting<T> {
     shard: Shard,
     round: u64,
-    samples: Vec<Option<Result<T, DataError>>>,
+    samples: Samples<T>,
     /// Samples before this one are given out.
     given: usize,
     missing: usize,
@@ -97,8 +106,9 @@ impl<T> Queue<T> {
             away: 0,
             coming: None,
             next: (Step::ZERO, 0),
-            shards: BTreeMap::new(),
-            open: BTreeSet::new(),
+            shards: VecDeque::new(),
+            open: Vec::new(),
+            spent: Vec::new(),
             needed: None,
             rounds: 0,
             over: false,
@@ -127,22 +137,27 @@ impl<T> Queue<T> {
         self.held
     }
 
+    /// How many shards wait or are being decoded.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.shards.len()
+    }
+
     /// From now on these shards are needed, and no others.
     pub(super) fn plan(&mut self, coming: Coming) {
         let goes_on = |old: &Coming| old.shards() == coming.shards() && old.step() <= coming.step();
         let goes_on = self.coming.as_ref().is_some_and(goes_on);
         if goes_on && self.coming.as_ref().is_some_and(|old| old.end() == coming.end()) {
             // As after nearly every step: only what is past is looked at, since a great many may wait.
-            while let Some(first) = self.shards.first_entry().filter(|first| first.key().0 < coming.step()) {
-                self.held -= first.remove().bytes;
-            }
-            while self.open.first().is_some_and(|first| first.0 < coming.step()) {
-                self.open.pop_first();
+            while self.shards.front().is_some_and(|first| first.shard.step() < coming.step())
+                && let Some(past) = self.shards.pop_front()
+            {
+                self.let_go(past);
             }
         } else {
             let held = &mut self.held;
-            self.shards.retain(|&(step, shard), waiting| {
-                let needed = coming.has(step, shard);
+            self.shards.retain(|waiting| {
+                let needed = coming.has(waiting.shard.step(), waiting.shard.index());
                 *held -= if needed { 0 } else { waiting.bytes };
                 needed
             });
@@ -158,30 +173,61 @@ impl<T> Queue<T> {
     /// This shard is needed now, whatever is planned and however much is held.
     pub(super) fn need(&mut self, shard: &Shard) {
         let place = place(shard);
-        if self.shards.get(&place).is_some_and(|waiting| waiting.shard != *shard) {
-            // Of another job's data order: nothing of it can be used.
-            let stale = self.shards.remove(&place);
-            self.held -= stale.map_or(0, |waiting| waiting.bytes);
-        }
-        if !self.shards.contains_key(&place) {
-            self.begin(shard.clone());
+        match self.find(place) {
+            Ok(at) if self.shards[at].shard == *shard => {}
+            found => {
+                // Of another job's data order: nothing of it can be used.
+                if let Some(stale) = found.ok().and_then(|at| self.shards.remove(at)) {
+                    self.let_go(stale);
+                }
+                self.begin(place, |numbers| shard.clone_in(numbers));
+            }
         }
         self.needed = Some(place);
     }
 
-    fn begin(&mut self, shard: Shard) {
+    /// Where the shard of this place is, or belongs.
+    fn find(&self, place: Place) -> Result<usize, usize> {
+        self.shards
+            .binary_search_by_key(&place, |waiting| self::place(&waiting.shard))
+    }
+
+    /// Begins the shard of this place, made in the memory that `shard` is given, which is not there yet. One without samples is not waited for.
+    fn begin(&mut self, place: Place, shard: impl FnOnce(Vec<u64>) -> Shard) {
+        let (numbers, mut samples) = self.spent.pop().unwrap_or_default();
+        let shard = shard(numbers);
+        if shard.is_empty() {
+            return self.spent.push((shard.into_room(), samples));
+        }
+        let missing = shard.samples().len();
+        samples.resize_with(missing, || None);
         self.rounds += 1;
-        let (place, count) = (place(&shard), shard.samples().len());
         let waiting = Waiting {
-            round: self.rounds,
-            samples: (0..count).map(|_| None).collect(),
-            given: 0,
-            missing: count,
-            bytes: 0,
             shard,
+            round: self.rounds,
+            samples,
+            given: 0,
+            missing,
+            bytes: 0,
         };
-        self.shards.insert(place, waiting);
-        self.open.insert(place);
+        let at = self.shards.partition_point(|other| self::place(&other.shard) < place);
+        self.shards.insert(at, waiting);
+        let at = self.open.partition_point(|other| *other < place);
+        self.open.insert(at, place);
+    }
+
+    /// This shard waits no more: its memory is for others.
+    fn let_go(&mut self, waiting: Waiting<T>) {
+        let Waiting {
+            shard,
+            mut samples,
+            bytes,
+            ..
+        } = waiting;
+        self.held -= bytes;
+        self.open.retain(|open| *open != place(&shard));
+        samples.clear();
+        self.spent.push((shard.into_room(), samples));
     }
 
     /// The next sample of `shard`, if one is left to be given out.
@@ -207,22 +253,21 @@ impl<T> Queue<T> {
                     None => continue,
                 }
             }
-            let (step, shard) = self.next;
-            let next = self.coming.as_ref()?.from(step, shard)?;
-            self.next = (next.step(), next.index() + 1);
-            if !self.shards.contains_key(&place(&next)) {
-                self.begin(next);
+            // Nothing of it is allocated.
+            let coming = self.coming.clone()?;
+            let (step, shard) = coming.place_from(self.next.0, self.next.1)?;
+            self.next = (step, shard + 1);
+            if self.find((step, shard)).is_err() {
+                self.begin((step, shard), |numbers| coming.shard_in(step, shard, numbers));
             }
         }
     }
 
     fn give(&mut self, place: Place) -> Option<Ticket> {
-        let ticket = self.shards.get_mut(&place).and_then(Waiting::ticket);
+        let ticket = self.find(place).ok().and_then(|at| self.shards[at].ticket());
         match &ticket {
             Some(_) => self.away += 1,
-            None => {
-                self.open.remove(&place);
-            }
+            None => self.open.retain(|open| *open != place),
         }
         ticket
     }
@@ -234,11 +279,8 @@ impl<T> Queue<T> {
         self.away -= 1;
         self.sizes.add(bytes);
         // Its shard may have been dropped meanwhile, or be tried anew.
-        let waiting = self
-            .shards
-            .get_mut(&ticket.place)
-            .filter(|waiting| waiting.round == ticket.round);
-        if let Some(waiting) = waiting {
+        let found = self.find(ticket.place).ok().map(|at| &mut self.shards[at]);
+        if let Some(waiting) = found.filter(|waiting| waiting.round == ticket.round) {
             waiting.samples[ticket.at] = Some(sample);
             waiting.missing -= 1;
             waiting.bytes += bytes;
@@ -246,15 +288,18 @@ impl<T> Queue<T> {
         }
     }
 
-    /// All samples of `shard`, once they are there.
-    pub(super) fn take(&mut self, shard: &Shard) -> Option<impl Iterator<Item = Result<T, DataError>> + use<T>> {
+    /// Adds all samples of `shard` to `to`, or those before one that cannot be read, once they are there.
+    pub(super) fn take(&mut self, shard: &Shard, to: &mut Vec<T>) -> Option<Result<(), DataError>> {
         let place = place(shard);
-        if self.shards.get(&place)?.missing > 0 {
+        let at = self.find(place).ok()?;
+        if self.shards[at].missing > 0 {
             return None;
         }
-        let waiting = self.shards.remove(&place)?;
-        self.open.remove(&place);
-        self.held -= waiting.bytes;
+        let mut waiting = self.shards.remove(at)?;
+        let mut samples = waiting.samples.drain(..).flatten();
+        let taken = samples.try_for_each(|sample| sample.map(|sample| to.push(sample)));
+        drop(samples);
+        self.let_go(waiting);
         if self.needed == Some(place) {
             self.needed = None;
         }
@@ -262,7 +307,7 @@ impl<T> Queue<T> {
         if self.coming.as_ref().is_some_and(|coming| coming.has(place.0, place.1)) {
             self.next = self.next.max((place.0, place.1 + 1));
         }
-        Some(waiting.samples.into_iter().flatten())
+        Some(taken)
     }
 }
 

@@ -164,6 +164,28 @@ fn decoders_fill_the_memory_before_they_are_asked() {
     assert_eq!(loader.dataset().made().values().sum::<usize>(), all + two / 2);
 }
 
+/// Of 10 samples in 8 shards of two the last three shards are empty, in each step to the job's end.
+#[test]
+fn shards_without_samples_do_not_wait() {
+    let spec = JobSpec {
+        samples: SAMPLES,
+        batch: 10,
+        shards: 8,
+        steps: Step::new(STEPS),
+        ..sardana_protocol::samples::spec()
+    };
+    let sampler = Sampler::new(&spec).unwrap();
+    let mut queue = Queue::<Vec<u64>>::new(1 << 20);
+    queue.plan(Coming::new(sampler.clone(), Step::ZERO, 5..8, Step::new(STEPS)));
+    assert!(queue.ticket().is_none());
+    assert_eq!(queue.waiting(), 0);
+    for threads in [0, 1] {
+        let loader = loader(Counted::new(), threads, 1 << 20);
+        assert!(loader.samples(&sampler.shard(Step::ZERO, 5)).unwrap().is_empty());
+        assert_eq!(loader.samples(&sampler.shard(Step::ZERO, 4)).unwrap().len(), 2);
+    }
+}
+
 #[test]
 fn what_a_new_generation_took_away_is_dropped() {
     let loader = loader(Counted::new(), 1, 1 << 20);
