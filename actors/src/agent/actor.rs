@@ -203,10 +203,7 @@ impl Actor for Shell {
             }
             #[cfg(test)]
             Message::Show { reply } => reply.send(format!("{state:?}")).unwrap(),
-            Message::EndNow => {
-                state.children.clear();
-                state.processes().clear();
-            }
+            Message::EndNow => state.end_children(),
         }
         if state.mode >= Mode::Draining && state.children.is_empty() {
             myself.stop(None);

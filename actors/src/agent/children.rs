@@ -1,5 +1,6 @@
 //! How an agent's workers are started, seen to end, and replaced. Part of its actor.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -179,6 +180,23 @@ impl State {
         } else if !(keeping && child.leaving) {
             self.one_less();
         }
+    }
+
+    /// The children had their time. After the job those whose part in it has ended well go on with what their program still does, as saving
+    /// what it has computed; all others are ended.
+    pub(super) fn end_children(&mut self) {
+        let after_job = self.mode == Mode::Leaving;
+        let go_on: BTreeSet<WorkerId> = self
+            .children
+            .iter()
+            .filter(|(_, child)| after_job && TallyFile::is_over(&child.tally))
+            .map(|(&worker, _)| worker)
+            .collect();
+        if !go_on.is_empty() {
+            tracing::info!(target: "sardana::event::waits_for_programs", programs = go_on.len(), "the job is over; these programs have done their part and still run, and are waited for");
+        }
+        self.processes().retain(|worker, _| go_on.contains(worker));
+        self.children.retain(|worker, _| go_on.contains(worker));
     }
 
     /// How many run or will be started.

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// each. It is a small part of the time that a child may stand still.
 pub const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// How long children may take to end by themselves once the job is over.
+/// How long children may take to end by themselves once the job is over, unless they have said that their part in it has ended well.
 pub const END_GRACE: Duration = Duration::from_secs(5);
 
 /// Of so many children the end is told again when the coordinator was lost: far more than end while it is away.

@@ -1,4 +1,4 @@
-//! A worker's count of gradients in a small file, so that its agent can read it after the worker was killed.
+//! A worker's count of gradients in a small file, so that its agent can read it after the worker was killed; and whether its part in the job is over.
 //!
 //! The file is mapped: a count costs a few stores, where a system call would cost a percent of a small model's step. What was
 //! stored is the kernel's and outlives the process. It is for the count only: nothing that is computed depends on it.
@@ -13,7 +13,10 @@ use memmap2::{MmapMut, MmapOptions};
 use sardana_protocol::messages::Tally;
 use sardana_protocol::words::Step;
 
-const BYTES: usize = 24;
+/// The count, and whether its writer's part is over.
+const BYTES: usize = COUNT_BYTES + 1;
+
+const COUNT_BYTES: usize = 24;
 
 /// The file.
 pub struct TallyFile(MmapMut);
@@ -43,12 +46,23 @@ impl TallyFile {
 
     /// Writes the count.
     pub fn write(&mut self, tally: Tally) {
-        let mut bytes = [0; BYTES];
+        let mut bytes = [0; COUNT_BYTES];
         bytes[..8].copy_from_slice(&tally.total.to_le_bytes());
         bytes[8..16].copy_from_slice(&tally.step.get().to_le_bytes());
         bytes[16..20].copy_from_slice(&tally.this_step.to_le_bytes());
         bytes[20..].copy_from_slice(&tally.previous_step.to_le_bytes());
-        self.0.copy_from_slice(&bytes);
+        self.0[..COUNT_BYTES].copy_from_slice(&bytes);
+    }
+
+    /// This process's part in the job has ended well. What its program still does, the agent lets it finish.
+    pub fn write_over(&mut self) {
+        self.0[COUNT_BYTES] = 1;
+    }
+
+    /// Whether the part in the job of the process that writes there has ended well.
+    #[must_use]
+    pub fn is_over(path: &Path) -> bool {
+        std::fs::read(path).is_ok_and(|bytes| bytes.get(COUNT_BYTES) == Some(&1))
     }
 
     /// Reads a count after its writer has ended. None if it never wrote one, or the file is damaged.
@@ -83,7 +97,10 @@ mod tests {
             this_step: 3,
             previous_step: 4,
         };
-        TallyFile::open(&path).unwrap().write(tally);
-        assert_eq!(TallyFile::read(&path), Some(tally));
+        let mut file = TallyFile::open(&path).unwrap();
+        file.write(tally);
+        assert_eq!((TallyFile::read(&path), TallyFile::is_over(&path)), (Some(tally), false));
+        file.write_over();
+        assert_eq!((TallyFile::read(&path), TallyFile::is_over(&path)), (Some(tally), true));
     }
 }

@@ -1,9 +1,9 @@
 //! A process that makes collective calls of its own, and tells at a socket what it is about to call and what came of it.
 //!
 //! `chaos_group SOCKET ROUNDS WORLD HOLD GATE`: in round HOLD rank 1 of WORLD processes does not call what the others call, until it is killed; in round
-//! GATE fewer than WORLD wait for others. Each result is compared with what it must be for the ranks that there are.
+//! GATE fewer than WORLD wait for others. With CHAOS_WORKS_ON in its environment it goes on after its part, until the test sends a line. Each result is compared with what it must be for the ranks that there are.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -42,18 +42,29 @@ fn main() -> Result<()> {
         match script.play(&mut group, &mut round)?.and_then(|()| member.finish(group)) {
             Ok(()) => {
                 script.say(&format!("finished after {round} in {generation}"))?;
-                return Ok(());
+                return script.works_on();
             }
             Err(error) if error.generation_is_over() => script.say(&format!("over {generation} in round {round}"))?,
             Err(error) => return Err(error).context("not what a change of membership explains"),
         }
     }
-    script.say(&format!("let go after {round}"))
+    script.say(&format!("let go after {round}"))?;
+    script.works_on()
 }
 
 impl Script {
     fn say(&mut self, what: &str) -> Result<()> {
         writeln!(self.socket, "{} {what}", std::process::id()).context("the test is gone")
+    }
+
+    /// What a program does once its part in the job is over.
+    fn works_on(&mut self) -> Result<()> {
+        if std::env::var_os("CHAOS_WORKS_ON").is_none() {
+            return Ok(());
+        }
+        self.say("works on")?;
+        self.socket.read_exact(&mut [0])?;
+        self.say("has saved its model")
     }
 
     fn play(&mut self, group: &mut Group, round: &mut u64) -> Result<Result<(), GroupError>> {

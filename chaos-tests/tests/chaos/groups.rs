@@ -2,6 +2,7 @@
 //! compares each result with what it must be for the ranks that there are.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -9,9 +10,9 @@ use sardana::job::Staffing;
 use sardana::launch::{Event, LaunchConfig, Launched, OperatorAnswer, OperatorRequest, launch};
 use sardana::{Balance, JobEvent, LINK_VARIABLE, WorkerEvent, WorkerId};
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixListener;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
 const GROUP: &str = env!("CARGO_BIN_EXE_chaos_group");
@@ -32,7 +33,33 @@ struct Play {
     story: Vec<String>,
     lost: Vec<(WorkerId, String)>,
     ended: bool,
+    /// How many of those that work on may end.
+    go: Arc<Semaphore>,
     _folder: TempDir,
+}
+
+/// Takes in what processes say, and their ends. One that works on is sent what it waits for once `go` lets it.
+async fn hear(listener: UnixListener, say: mpsc::UnboundedSender<String>, go: Arc<Semaphore>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let (say, go) = (say.clone(), Arc::clone(&go));
+        tokio::spawn(async move {
+            let (reading, mut writing) = stream.into_split();
+            let mut lines = BufReader::new(reading).lines();
+            let mut pid = None;
+            while let Ok(Some(line)) = lines.next_line().await {
+                let works_on = line.ends_with("works on");
+                pid = line.split_once(' ').map(|(pid, _)| pid.to_owned());
+                let _ = say.send(line);
+                if works_on && let Ok(permit) = go.acquire().await {
+                    permit.forget();
+                    let _ = writing.write_all(b"\n").await;
+                }
+            }
+            if let Some(pid) = pid {
+                let _ = say.send(format!("{pid} is gone"));
+            }
+        });
+    }
 }
 
 impl Play {
@@ -41,17 +68,8 @@ impl Play {
         let socket = folder.path().join("said");
         let listener = UnixListener::bind(&socket)?;
         let (say, said) = mpsc::unbounded_channel();
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let say = say.clone();
-                tokio::spawn(async move {
-                    let mut lines = BufReader::new(stream).lines();
-                    while let Ok(Some(line)) = lines.next_line().await {
-                        let _ = say.send(line);
-                    }
-                });
-            }
-        });
+        let go = Arc::new(Semaphore::new(0));
+        tokio::spawn(hear(listener, say, Arc::clone(&go)));
         let staffing = Staffing {
             workers,
             min: 1,
@@ -73,6 +91,7 @@ impl Play {
             story: Vec::new(),
             lost: Vec::new(),
             ended: false,
+            go,
             _folder: folder,
         })
     }
@@ -255,6 +274,46 @@ async fn a_stop_lets_all_of_them_go() -> Result<()> {
     play.launched.steering().request_stop();
     let (_, words) = play.hears("the other", |words| words.starts_with("let go")).await?;
     ensure!(words == "let go after 3", "{words}");
+    Ok(())
+}
+
+/// The agent ends the one that never learns that the job is over, and waits for what the other still does.
+#[tokio::test]
+async fn a_program_whose_part_is_over_may_go_on() -> Result<()> {
+    let mut play = Play::begin(2, &[("CHAOS_WORKS_ON", "1")]).await?;
+    let (holder, _) = play
+        .hears("the one that holds", |words| words.starts_with("holds in round 3"))
+        .await?;
+    let Play {
+        launched, mut said, go, ..
+    } = play;
+    launched.steering().request_stop();
+    let hearing = async {
+        let mut heard = Vec::new();
+        while let Some(line) = said.recv().await {
+            let (pid, words) = line.split_once(' ').context("a process says who it is")?;
+            let (who, words) = (if pid.parse() == Ok(holder) { "holder" } else { "other" }, words.to_owned());
+            if (who, &words[..]) == ("holder", "is gone") {
+                go.add_permits(1);
+            }
+            heard.push(format!("{who} {words}"));
+            if heard.ends_with(&["other is gone".to_owned()]) {
+                break;
+            }
+        }
+        anyhow::Ok(heard)
+    };
+    let (heard, summary) = timeout(LIMIT, async { tokio::join!(hearing, launched.finish(|_, _| ())) }).await?;
+    let (heard, summary) = (heard?, summary?);
+    ensure!(summary.is_of_a_group(), "{summary:?}");
+    let expected = [
+        "other let go after 3",
+        "other works on",
+        "holder is gone",
+        "other has saved its model",
+        "other is gone",
+    ];
+    ensure!(heard.ends_with(&expected.map(str::to_owned)), "{heard:?}");
     Ok(())
 }
 

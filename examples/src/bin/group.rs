@@ -78,12 +78,11 @@ fn take_part(mut member: Member, rounds: u64) -> Result<()> {
         digest: 0,
     };
     while let Some(mut group) = member.next()? {
+        let is_first = group.rank() == Rank::ZERO;
         let counted = count(&mut group, &mut progress, rounds);
-        if counted.is_ok() && group.rank() == Rank::ZERO {
-            // Before the job is over: agents leave their processes 5 seconds from then.
-            show(progress)?;
-        }
         match counted.and_then(|()| member.finish(group)) {
+            // The job is over; agents wait for what their programs still do.
+            Ok(()) if is_first => return show(progress),
             Ok(()) => return Ok(()),
             // A process came, left or died. Whatever this one has counted it keeps.
             Err(error) if error.generation_is_over() => {}

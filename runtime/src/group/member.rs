@@ -5,6 +5,7 @@ use std::thread::{self, JoinHandle};
 
 use sardana_actors::agent::Bundle;
 use sardana_actors::group::{self, GroupConfig, GroupEnded, Request};
+use sardana_actors::worker::TallyFile;
 use sardana_net::environment::Environment;
 use sardana_net::trust::RotatingCredentials;
 use tokio::sync::mpsc;
@@ -21,6 +22,8 @@ pub struct Member {
     network: Option<JoinHandle<Result<GroupEnded, ProcessError>>>,
     /// How it has ended, until that was told.
     ended: Option<Result<GroupEnded, ProcessError>>,
+    /// Where its agent reads that the program knows of a good end.
+    tally: Option<TallyFile>,
 }
 
 /// Joins the job that an agent has started this process for, or that the join file leads to which `SARDANA_JOIN` names. Once in a process.
@@ -45,10 +48,10 @@ fn begin(bundle: Bundle, config: &Config) -> Result<Member, ProcessError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (requests, asked) = mpsc::unbounded_channel();
     let span = span_of(&bundle);
+    // No gradient is ever counted, which is known so.
+    let tally = tally(&bundle);
     let run = move || {
         let _in_worker = span.entered();
-        // No gradient is ever counted, which is known so.
-        let _tally = tally(&bundle);
         let config = GroupConfig {
             credentials: RotatingCredentials::new(bundle.credentials, Environment::Host.now()),
             coordinator: bundle.coordinator,
@@ -65,6 +68,7 @@ fn begin(bundle: Bundle, config: &Config) -> Result<Member, ProcessError> {
         requests: Some(requests),
         network: Some(network),
         ended: None,
+        tally,
     })
 }
 
@@ -135,10 +139,13 @@ impl Member {
         requests.send(request).map_err(|_| RecvError)
     }
 
-    /// Waits until the network's thread has ended.
+    /// Waits until the network's thread has ended. The program knows of it from now on: one that does not come so far its agent ends.
     fn wait(&mut self) {
         if let Some(network) = self.network.take() {
             self.ended = Some(network.join().unwrap_or(Err(ProcessError::Panicked)));
+        }
+        if let (Some(Ok(_)), Some(tally)) = (&self.ended, &mut self.tally) {
+            tally.write_over();
         }
     }
 

@@ -23,7 +23,7 @@
 //!     let mut member = join(&Config::new("mine"))?;
 //!     let mut model = vec![0.0; 1_000];
 //!     while let Some(mut group) = member.next()? {
-//!         let trained = train(&mut group, &mut model); // One rank saves the model, before it finishes.
+//!         let trained = train(&mut group, &mut model);
 //!         match trained.and_then(|()| member.finish(group)) {
 //!             Ok(()) => break,
 //!             Err(error) if error.generation_is_over() => {} // On to the next one.
@@ -41,9 +41,9 @@
 //!   newcomers have nothing. So agree first in each new group: on how far the farthest rank is, by `all_reduce` with [`Reduction::Max`], and then
 //!   `broadcast` what it has, as the program `group` in `examples/` does. (Above, all begin again.)
 //! - *The end.* [`Member::finish`] on all ranks ends the job; [`Member::leave`] lets this process go while the others go on; dropped, it is gone
-//!   without a word. After `sardana drain` or `sardana stop` [`Member::next`] returns none, and the process ends well. An agent ends what then still runs: 5 seconds
-//!   after the job is over, 25 after it was asked to leave. So what is to stay a program saves *before* it finishes, and one whose operations are farther
-//!   apart than that may be killed between them when the job is stopped.
+//!   without a word. After `sardana drain` or `sardana stop` [`Member::next`] returns none, and the process ends well. What the program does after [`Member::finish`], or after
+//!   [`Member::next`] has returned none, as saving the model, its agent waits for. It ends a process that has not come so far 5 seconds after the job is over,
+//!   and any 25 seconds after the agent itself was asked to leave its host: one whose operations are farther apart than that may be killed between them.
 //! - *Mistakes.* A process of another program, with other [settings](Config::settings), or of a job that trains is refused by
 //!   [`Member::next`], and told in what it differs. End a process that cannot go on with [`MemberError::exit_code`]: by it the agent knows whether another one
 //!   would fare better.
