@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-/// Bytes of a chunk, the unit in which sums travel. Small enough that a ring of eight is busy everywhere after a megabyte, large
-/// enough that a 48-byte header and a wake-up are noise. The last chunk of a gradient may be shorter.
-pub const CHUNK_BYTES: usize = 128 << 10;
+pub use sardana_protocol::limits::CHUNK_BYTES;
 
 /// Tensors start at multiples of this, a cache line, so that no element is ever split between two chunks.
 pub const ALIGNMENT: usize = 64;

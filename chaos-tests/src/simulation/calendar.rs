@@ -12,7 +12,7 @@ use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 
 use super::faults::{Fault, Later};
 use super::model::Gradients;
-use super::world::{AtDepot, Data, OfCheckpoint};
+use super::world::{AtDepot, Data, Finished, OfCheckpoint};
 
 /// One thing that happens to one party. One list, as long as it is: all that may happen waits in one calendar, and comes in the order of time.
 #[derive(Debug, Clone)]
@@ -88,6 +88,12 @@ pub(crate) enum Happening {
         trailer: Trailer,
         gradients: std::rc::Rc<[(u32, u64)]>,
     },
+    /// What an owner has finished comes to a rank.
+    ChunkCame {
+        worker: WorkerId,
+        generation: Generation,
+        finished: Finished,
+    },
     /// A worker's machine comes to an event that its ring or its links have left for it.
     Mail { worker: WorkerId, mail: Box<Mail> },
     /// What a member fetches may be there.
@@ -159,6 +165,7 @@ impl Happening {
             | Self::LinkBroken { worker, .. }
             | Self::Visit { worker, .. }
             | Self::Summed { worker, .. }
+            | Self::ChunkCame { worker, .. }
             | Self::Mail { worker, .. }
             | Self::Fetched { worker, .. }
             | Self::Transferred { worker, .. }

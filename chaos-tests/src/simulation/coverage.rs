@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use sardana_protocol::member::{self, Command};
 use sardana_protocol::membership::{self, JobEvent};
 use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, DepotOrder, WorkerMessage};
+use sardana_protocol::plan::Part;
 
 pub use super::expected::{COVERED_WITHIN, expected};
 use super::marks::Marks;
@@ -52,6 +53,17 @@ impl Coverage {
 
     pub(crate) fn said(&mut self, message: &WorkerMessage) {
         self.name("worker says", message.into());
+    }
+
+    /// A worker has the sum of a step, by this part of a plan.
+    pub(crate) fn summed(&mut self, part: &Part) {
+        let made_by = match part {
+            Part::Ordered(_) => "running sum",
+            Part::Direct(part) if part.owners.len() == 1 => "one owner",
+            Part::Direct(_) => "all owners",
+            Part::Ring(_) => return,
+        };
+        self.name("sums are made by", made_by);
     }
 
     pub(crate) fn commanded(&mut self, command: &Command) {

@@ -29,7 +29,7 @@ impl Names {
     }
 }
 
-const NAMES: [Names; 6] = [
+const NAMES: [Names; 7] = [
     Names::of("coordinator says", &[CoordinatorMessage::VARIANTS], &["Renewed"]),
     Names::of("depot says", &[DepotMessage::VARIANTS], &["Renew"]),
     Names::of("depots are told", &[DepotOrder::VARIANTS], &["Commit", "Renewed", "JobOver"]),
@@ -51,6 +51,7 @@ const NAMES: [Names; 6] = [
             "Failed",
         ],
     ),
+    Names::of("sums are made by", &[&["running sum", "one owner", "all owners"]], &[]),
     Names::of(
         "worker does",
         &[Command::VARIANTS, NetworkCommand::VARIANTS],

@@ -5,7 +5,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
 use sardana_protocol::checkpoint::{Every, Keep};
-use sardana_protocol::limits::KEEP_LEAST;
+use sardana_protocol::limits::{CHUNK_BYTES, KEEP_LEAST};
 use sardana_protocol::membership::{Balance, Saves};
 use sardana_protocol::memory::{GradientMemory, SUMS};
 
@@ -85,8 +85,8 @@ const GRADIENT: u64 = 1 << 30;
 
 /// Scrambles a seed for what has to do with small gradients.
 const SMALL: u64 = 0x57a2_0000;
-/// One job of so many has them.
-const SMALL_ONE_OF: u64 = 2;
+/// Two jobs of so many have them, and one some in the middle between small and large.
+const SMALL_ONE_OF: u64 = 4;
 
 /// The longest that a state takes from one worker to another.
 const SLOWEST_TRANSFER: Duration = Duration::from_secs(3_600);
@@ -114,19 +114,19 @@ impl Swarm {
             0 => return swarm.scarce(&mut dice),
             _ => swarm,
         };
-        let mut dice = Dice::new(mix(seed ^ SMALL));
-        match dice.below(SMALL_ONE_OF) {
-            0 => swarm.small(),
+        let workers = u64::from(swarm.workers);
+        match Dice::new(mix(seed ^ SMALL)).below(SMALL_ONE_OF) {
+            // One member adds up those of all.
+            0 | 2 => swarm.gradients_of(1),
+            // All may own two chunks each, if they have few shards.
+            1 => swarm.gradients_of(2 * CHUNK_BYTES as u64 * workers),
             _ => swarm,
         }
     }
 
-    /// Gradients are so small that one member adds up those of all.
-    fn small(self) -> Self {
-        Self {
-            memory: GradientMemory::unbounded(1),
-            ..self
-        }
+    fn gradients_of(mut self, bytes: u64) -> Self {
+        self.memory = GradientMemory::unbounded(bytes);
+        self
     }
 
     /// No worker holds more than a few pieces, whatever it is assigned.

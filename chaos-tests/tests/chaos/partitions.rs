@@ -29,7 +29,7 @@ const STEPS: u64 = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum From {
     All,
-    /// The last rank: of three the hub of a star, and next to rank 1 where the sum runs from rank to rank.
+    /// The last rank: of three the owner of a star, and next to rank 1 where the sum runs from rank to rank.
     Neighbour,
     Coordinator,
 }

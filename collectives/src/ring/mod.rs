@@ -10,12 +10,12 @@
 //! A rank sends nothing of step s+1 before it has `Begin` of s+1, which comes after it has applied s; so none finishes the
 //! sum of s+1 before all have applied s.
 
+mod direct;
 mod error;
 mod fast;
 mod inbox;
 mod ordered;
 mod passage;
-mod star;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,11 +34,11 @@ use crate::links::{LinkReceiver, LinkSender};
 
 pub use error::{PieceError, RingError};
 
+use direct::DirectExecutor;
 use fast::FastExecutor;
 use inbox::{Contribution, Inbox};
 use ordered::OrderedExecutor;
 use passage::Passage;
-use star::StarExecutor;
 
 /// What a rank must know to take part in its generation's ring.
 #[derive(Clone)]
@@ -131,7 +131,7 @@ pub trait Probe {
 /// A moment in passing a chunk of a running sum on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingPoint {
-    /// What comes next is whole and not sent: of a running sum with all of this rank's shards added, or, of a leaf's gradients, one.
+    /// What comes next is whole and not sent: of a running sum with all of this rank's shards added, or, on the way to an owner, one gradient.
     BeforePass {
         /// The step.
         step: Step,
@@ -194,7 +194,7 @@ pub async fn run(
 #[derive(Debug)]
 enum Executor {
     Ordered(OrderedExecutor),
-    Star(StarExecutor),
+    Direct(DirectExecutor),
     Fast(FastExecutor),
 }
 
@@ -202,7 +202,7 @@ impl Executor {
     fn new(config: &RingConfig, slot: PlanSlot, mut links: PlanLinks) -> Result<Self, RingError> {
         Ok(match config.part(slot)? {
             Part::Ordered(part) => Self::Ordered(OrderedExecutor::new(slot, part, &mut links)?),
-            Part::Star(part) => Self::Star(StarExecutor::new(slot, part, &mut links)?),
+            Part::Direct(part) => Self::Direct(DirectExecutor::new(slot, part, &mut links)?),
             Part::Ring(part) => Self::Fast(FastExecutor::new(config, slot, part, &mut links)?),
         })
     }
@@ -218,7 +218,7 @@ impl Executor {
         let passage = Passage { config, step };
         match self {
             Self::Ordered(executor) => executor.pass(passage, contribution, inbox, completed).await,
-            Self::Star(executor) => executor.pass(passage, contribution, inbox, completed).await,
+            Self::Direct(executor) => executor.pass(passage, contribution, inbox, completed).await,
             Self::Fast(executor) => executor.pass(passage, contribution, inbox, completed).await,
         }
     }
@@ -234,12 +234,12 @@ impl Executor {
     }
 
     fn senders(&mut self) -> impl Iterator<Item = &mut LinkSender> + Send {
-        let (ordered, star, fast) = match self {
+        let (ordered, direct, fast) = match self {
             Self::Ordered(executor) => (Some(executor.senders()), None, None),
-            Self::Star(executor) => (None, Some(executor.senders()), None),
+            Self::Direct(executor) => (None, Some(executor.senders()), None),
             Self::Fast(executor) => (None, None, Some(executor.senders())),
         };
-        let exact = ordered.into_iter().flatten().chain(star.into_iter().flatten());
+        let exact = ordered.into_iter().flatten().chain(direct.into_iter().flatten());
         exact.chain(fast.into_iter().flatten())
     }
 }

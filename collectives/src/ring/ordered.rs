@@ -11,10 +11,9 @@
 use futures_util::future::try_join_all;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{OrderedPart, VisitPart};
-use tokio::sync::watch;
 
 use super::inbox::{Contribution, Inbox, Piece, own};
-use super::passage::{Chunk, Incoming, Outgoing, Passage, terms};
+use super::passage::{Chunk, Closing, Incoming, Outgoing, Passage, terms};
 use super::{CompletedSum, PlanLinks, RingError};
 use crate::gradient::{Filling, GradientView, Sum};
 use crate::links::frame::PlanSlot;
@@ -117,7 +116,12 @@ impl OrderedExecutor {
             });
             Ok(trailer)
         };
-        let sending = send_on(passage, sum_to.as_mut_slice(), sum, closing);
+        let sending = async {
+            match sum_to {
+                Some(to) => send_on(passage, to, sum, closing).await,
+                None => Ok(()),
+            }
+        };
         let (trailer, ()) = tokio::try_join!(complete, sending)?;
         Ok(trailer)
     }
@@ -180,7 +184,7 @@ async fn receive_running<'a>(
 }
 
 /// Receives each chunk of the finished sum.
-pub(super) async fn receive(passage: Passage<'_>, from: &mut Incoming, filling: &mut Filling<'_>) -> Result<(), RingError> {
+async fn receive(passage: Passage<'_>, from: &mut Incoming, filling: &mut Filling<'_>) -> Result<(), RingError> {
     for index in passage.layout().travel() {
         let sum = from.receive(passage, Chunk::sum(index)).await?;
         filling.fill(index, |out| out.copy_from_slice(&sum));
@@ -188,51 +192,11 @@ pub(super) async fn receive(passage: Passage<'_>, from: &mut Incoming, filling: 
     Ok(())
 }
 
-/// Sends the finished sum on to each of these, chunk by chunk as they are there, and then its trailer.
-///
-/// To one after the other: a star's sums are so small that links hold all of one, so none of them waits for another. To wait for all of them
-/// at once would allocate.
-pub(super) async fn send_on(
-    passage: Passage<'_>,
-    to: &mut [Outgoing],
-    sum: GradientView,
-    closing: &Closing,
-) -> Result<(), RingError> {
-    if to.is_empty() {
-        return Ok(());
-    }
+/// Sends the finished sum on, chunk by chunk as they are there, and then its trailer.
+async fn send_on(passage: Passage<'_>, to: &mut Outgoing, sum: GradientView, closing: &Closing) -> Result<(), RingError> {
     for index in passage.layout().travel() {
         let chunk = sum.chunk(index).await;
-        for to in &mut *to {
-            to.send(passage, Chunk::sum(index), |out| out.copy_from_slice(chunk)).await?;
-        }
+        to.send(passage, Chunk::sum(index), |out| out.copy_from_slice(chunk)).await?;
     }
-    let trailer = closing.closed().await;
-    for to in to {
-        to.send_trailer(passage, trailer).await?;
-    }
-    Ok(())
-}
-
-/// The trailer of the step under way, for the futures that send it on once it is there.
-#[derive(Debug, Default)]
-pub(super) struct Closing {
-    trailer: watch::Sender<Option<Trailer>>,
-}
-
-impl Closing {
-    /// A step begins, whose trailer is not there yet.
-    pub(super) fn begin(&self) {
-        self.trailer.send_replace(None);
-    }
-
-    pub(super) fn close(&self, trailer: Trailer) {
-        self.trailer.send_replace(Some(trailer));
-    }
-
-    async fn closed(&self) -> Trailer {
-        let mut told = self.trailer.subscribe();
-        let trailer = told.wait_for(Option::is_some).await.ok().and_then(|trailer| *trailer);
-        trailer.expect("the sender outlives those that are told")
-    }
+    to.send_trailer(passage, closing.closed().await).await
 }

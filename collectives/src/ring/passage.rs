@@ -4,6 +4,7 @@ use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{HopEnd, HopId};
 use sardana_protocol::words::{Rank, Step};
 use smallvec::SmallVec;
+use tokio::sync::watch;
 
 use super::inbox::Piece;
 use super::{PlanLinks, RingConfig, RingError, RingPoint};
@@ -229,5 +230,28 @@ impl Incoming {
         let header = passage.trailer_header(self.way);
         let payload = self.link.receive(&header).await.map_err(passage.broke(self.way))?;
         decode_trailer(&payload).map_err(passage.broke(self.way))
+    }
+}
+
+/// The trailer of the step under way, for the futures that send it on once it is there.
+#[derive(Debug, Default)]
+pub(super) struct Closing {
+    trailer: watch::Sender<Option<Trailer>>,
+}
+
+impl Closing {
+    /// A step begins, whose trailer is not there yet.
+    pub(super) fn begin(&self) {
+        self.trailer.send_replace(None);
+    }
+
+    pub(super) fn close(&self, trailer: Trailer) {
+        self.trailer.send_replace(Some(trailer));
+    }
+
+    pub(super) async fn closed(&self) -> Trailer {
+        let mut told = self.trailer.subscribe();
+        let trailer = told.wait_for(Option::is_some).await.ok().and_then(|trailer| *trailer);
+        trailer.expect("the sender outlives those that are told")
     }
 }

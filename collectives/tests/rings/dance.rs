@@ -10,7 +10,7 @@ use sardana_collectives::links::{self, LinkReceiver, LinkSender};
 use sardana_collectives::ring::{self, CompletedSum, PlanLinks, RingConfig, RingError, RingInput, RingLinks};
 use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::messages::Trailer;
-use sardana_protocol::plan::{Part, Plan, StarPart, Visit};
+use sardana_protocol::plan::{Owner, Owners, Part, Plan, Visit};
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, Step};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -220,8 +220,7 @@ fn closes(plan: &Plan, rank: u32) -> bool {
     match plan.part(Rank::new(rank)).unwrap() {
         Part::Ordered(part) => part.sum_from.is_none(),
         Part::Ring(_) => rank as usize + 1 == plan.parts().len(),
-        Part::Star(StarPart::Hub(_)) => true,
-        Part::Star(StarPart::Leaf(_)) => false,
+        Part::Direct(part) => matches!(part.owners[0], Owner::Here(_)),
     }
 }
 
@@ -274,13 +273,13 @@ impl Dance {
         }
     }
 
-    /// Both plans are stars. The first one's hub may be another rank than the other's, and is visited more than once.
-    pub(crate) fn star(world: u32, shards: u32) -> Self {
+    /// Both plans are direct. The first one's closer may be another rank than the other's, and is visited more than once.
+    pub(crate) fn direct(world: u32, shards: u32, owners: Owners) -> Self {
         Self {
             layout: layout(),
             compression: Compression::None,
-            first: Plan::star(world, &retry(world, shards)),
-            steady: Plan::star(world, &steady(world, shards)),
+            first: Plan::direct(world, &retry(world, shards), owners),
+            steady: Plan::direct(world, &steady(world, shards), owners),
         }
     }
 

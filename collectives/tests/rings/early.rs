@@ -8,7 +8,7 @@ use sardana_collectives::layout::Layout;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot};
 use sardana_collectives::ring::RingInput;
 use sardana_protocol::job::Order;
-use sardana_protocol::plan::Plan;
+use sardana_protocol::plan::{Owners, Plan};
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::{ShardRange, Step};
 
@@ -23,25 +23,34 @@ fn layout() -> Arc<Layout> {
     Arc::new(Layout::new(vec![layer("first"), layer("second"), layer("third")], 1).unwrap())
 }
 
-/// The chunks that are whole once these tensors are written.
-fn whole(layout: &Layout, from: usize, to: usize) -> usize {
+/// Those of some chunks that are whole once these tensors are written.
+fn whole(layout: &Layout, chunks: &[u32], from: usize, to: usize) -> usize {
     let bytes = |tensor: usize| tensor * (ELEMENTS * 4).next_multiple_of(64);
-    let within = |chunk: &u32| layout.chunk(*chunk).start >= bytes(from) && layout.chunk(*chunk).end <= bytes(to);
-    layout.travel().filter(within).count()
+    let within = |chunk: &&u32| layout.chunk(**chunk).start >= bytes(from) && layout.chunk(**chunk).end <= bytes(to);
+    chunks.iter().filter(within).count()
 }
 
 fn write(writer: &mut GradientWriter<'_>, tensor: usize, value: f32) {
     writer.write_f32(tensor, &vec![value; ELEMENTS]).unwrap();
 }
 
-/// Rank 0 of two holds shards 0 and 1 in one buffer, which is written while it is passed on.
 #[tokio::test]
 async fn a_chunk_goes_as_soon_as_the_last_gradient_of_it_is_written() {
+    let all: Vec<u32> = layout().travel().collect();
+    goes_as_soon_as_it_is_written(&Plan::new(Order::Exact, 2, &steady(2, 4)), &all).await;
+    // The other rank is the first of two owners, and has the last chunk.
+    let last = layout().chunks() - 1;
+    let every_second: Vec<u32> = all.into_iter().filter(|chunk| (last - chunk).is_multiple_of(2)).collect();
+    let direct = Plan::direct(2, &steady(2, 4), Owners::All);
+    goes_as_soon_as_it_is_written(&direct, &every_second).await;
+}
+
+/// Rank 0 of two holds shards 0 and 1 in one buffer, which is written while these chunks of it are passed on over hop 0.
+async fn goes_as_soon_as_it_is_written(plan: &Plan, chunks: &[u32]) {
     let layout = layout();
-    let plan = Plan::new(Order::Exact, 2, &steady(2, 4));
-    let mut links = in_process_links(&plan, &plan);
+    let mut links = in_process_links(plan, plan);
     let mut other = links.remove(1).first;
-    let zero = start(config(0, &plan, &plan, &layout), links.remove(0));
+    let zero = start(config(0, plan, plan, &layout), links.remove(0));
     let mut buffer = GradientBuffer::zeros(&layout);
     let mut first = buffer.writer(&layout, WriteMode::Store);
     (0..3).for_each(|tensor| write(&mut first, tensor, 1.0));
@@ -53,12 +62,12 @@ async fn a_chunk_goes_as_soon_as_the_last_gradient_of_it_is_written() {
     zero.inbox.send(RingInput::Piece { step, shards, gradient }).unwrap();
     zero.begin(step, GradientBuffer::zeros(&layout));
     let (_, mut running) = other.incoming.pop_first().unwrap();
-    let mut passed = layout.travel().map(|chunk| header(&layout, chunk));
+    let mut passed = chunks.iter().map(|&chunk| header(&layout, chunk));
     let mut writer = buffer.writer(&layout, WriteMode::Add);
     let mut total = 0;
     for tensor in [2, 1, 0] {
         write(&mut writer, tensor, 0.5);
-        let now = whole(&layout, tensor, 3) - total;
+        let now = whole(&layout, chunks, tensor, 3) - total;
         assert!(now > 0, "tensor {tensor} makes chunks whole");
         for header in passed.by_ref().take(now) {
             let payload = patiently(running.receive(&header)).await.unwrap();
@@ -106,20 +115,22 @@ fn header(layout: &Layout, chunk: u32) -> FrameHeader {
 /// All ranks write while all of them sum, the last layer first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_summed_while_it_is_written_has_the_bits_of_sequential_addition() {
-    for order in [Order::Exact, Order::Fast] {
-        for world in [1, 2, 3] {
-            sums_while_writing(order, world).await;
+    for world in [1, 2, 3] {
+        let visits = steady(world, world);
+        for order in [Order::Exact, Order::Fast] {
+            sums_while_writing(&Plan::new(order, world, &visits), order).await;
         }
+        sums_while_writing(&Plan::direct(world, &visits, Owners::All), Order::Exact).await;
     }
 }
 
-async fn sums_while_writing(order: Order, world: u32) {
+async fn sums_while_writing(plan: &Plan, order: Order) {
     let layout = layout();
-    let plan = Plan::new(order, world, &steady(world, world));
+    let world = u32::try_from(plan.parts().len()).unwrap();
     let value = |shard: u32| 0.1 + shard as f32;
     let mut dancers = Vec::new();
-    for (rank, links) in (0..).zip(in_process_links(&plan, &plan)) {
-        let dancer = start(config(rank, &plan, &plan, &layout), links);
+    for (rank, links) in (0..).zip(in_process_links(plan, plan)) {
+        let dancer = start(config(rank, plan, plan, &layout), links);
         let mut buffer = GradientBuffer::zeros(&layout);
         let (step, shards, gradient) = (FIRST_STEP, ShardRange::one(rank), buffer.awaited(&layout));
         dancer.inbox.send(RingInput::Piece { step, shards, gradient }).unwrap();

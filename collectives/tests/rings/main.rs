@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
 mod dance;
+mod direct;
 mod early;
 mod fast;
 mod faults;
@@ -15,4 +16,3 @@ mod loopback;
 mod mixed;
 mod ordered;
 mod quic;
-mod star;

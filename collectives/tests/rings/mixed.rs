@@ -7,7 +7,7 @@ use sardana_collectives::layout::Layout;
 use sardana_collectives::links::{self, LinkReceiver, LinkSender, SharedMemory};
 use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::messages::LinkKind;
-use sardana_protocol::plan::{Plan, Visit};
+use sardana_protocol::plan::{Owners, Plan, Visit};
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::Step;
 use tokio::net::UnixStream;
@@ -65,9 +65,10 @@ impl Draw {
 
     fn plan(&mut self, world: u32, shards: u32) -> Plan {
         let visits = self.visits(world, shards);
-        match self.number(0, 1) {
+        match self.number(0, 2) {
             0 => Plan::new(Order::Exact, world, &visits),
-            _ => Plan::star(world, &visits),
+            1 => Plan::direct(world, &visits, Owners::Closer),
+            _ => Plan::direct(world, &visits, Owners::All),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The same as in `golden`, of the orders that form generations.
 
 use sardana_protocol::messages::{CatchUp, CoordinatorMessage, Form, Last, MemberAddress, MembersDigest, Peer};
-use sardana_protocol::plan::{Brought, HopEnd, HubPart, LeafPart, OrderedPart, Part, RingPart, StarPart, VisitPart};
+use sardana_protocol::plan::{Adding, Brought, DirectPart, HopEnd, OrderedPart, Owner, Part, RingPart, VisitPart};
 use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, Step, WorkerId};
 
 use super::golden::golden;
@@ -86,7 +86,7 @@ fn forms() {
 }
 
 #[test]
-fn parts_of_a_star() {
+fn direct_parts() {
     let end = |hop, peer| HopEnd {
         hop,
         peer: Rank::new(peer),
@@ -95,10 +95,10 @@ fn parts_of_a_star() {
         shards: ShardRange::new(start, to),
         from,
     };
-    let star = |first, steady| {
+    let direct = |first, steady| {
         CoordinatorMessage::Form(Box::new(Form {
-            first: Part::Star(first),
-            steady: Part::Star(steady),
+            first: Part::Direct(first),
+            steady: Part::Direct(steady),
             ..*order(CatchUp::None)
         }))
     };
@@ -106,17 +106,27 @@ fn parts_of_a_star() {
         "01 0107 01 03 {} 02 00 05 00 0a000001 01 02 06 01 00000000000000000000000000000001 02 09",
         "dd".repeat(32)
     );
-    let hub = StarPart::Hub(HubPart {
-        adds: vec![brought(0, 3, Some(end(0, 0))), brought(3, 4, None)],
-        sums_to: vec![end(1, 0), end(3, 2)],
-    });
-    let leaf = StarPart::Leaf(LeafPart {
-        brings: vec![ShardRange::new(0, 3), ShardRange::new(6, 8)],
+    let other = Owner::There {
         to: end(2, 2),
         sum_from: end(3, 2),
+    };
+    let here = Owner::Here(Adding {
+        adds: vec![brought(0, 3, Some(end(0, 0))), brought(3, 4, None)],
+        sums_to: vec![end(1, 0), end(5, 2)],
     });
+    let one_of_two = DirectPart {
+        brings: vec![ShardRange::new(3, 4)],
+        owners: vec![other.clone(), here],
+    };
+    let no_owner = DirectPart {
+        brings: vec![ShardRange::new(0, 3), ShardRange::new(6, 8)],
+        owners: vec![other],
+    };
     golden(
-        &star(hub, leaf),
-        &format!("{head} 02 00 02 0003 01 0000 0304 00 02 0100 0302 02 01 02 0003 0608 0202 0302 00 00 04 010c 00"),
+        &direct(one_of_two, no_owner),
+        &format!(
+            "{head} 02 01 0304 02 01 0202 0302 00 02 0003 01 0000 0304 00 02 0100 0502 \
+             02 02 0003 0608 01 01 0202 0302 00 00 04 010c 00"
+        ),
     );
 }

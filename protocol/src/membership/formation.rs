@@ -117,8 +117,8 @@ impl Formation {
             generation,
             step,
             digest: MembersDigest::of(members.iter().map(|member| member.worker)),
-            first: Schedule::new(sums, members.len(), first),
-            steady: Schedule::new(sums, members.len(), later),
+            first: Schedule::new(sums, &members, first),
+            steady: Schedule::new(sums, &members, later),
             others: fetchers(&catch_up),
             ranks: ranks_of(&members),
             members,
@@ -142,7 +142,7 @@ impl Formation {
 
     /// A generation in which no member is behind, and all steps are alike.
     fn simple(generation: Generation, sums: Sums, step: Step, members: Vec<MemberAddress>, steady: Vec<Visit>) -> Self {
-        let steady = Schedule::new(sums, members.len(), steady);
+        let steady = Schedule::new(sums, &members, steady);
         Self {
             generation,
             step,
@@ -349,7 +349,7 @@ impl Form {
             gradient_bytes: u64::MAX,
             last: Last::Forgotten,
         };
-        let first = Schedule::new(sums, members.len(), first);
+        let first = Schedule::new(sums, &members, first);
         let formation = Formation {
             first,
             ..Formation::simple(generation, sums, step, members, steady)

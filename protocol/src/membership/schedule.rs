@@ -1,6 +1,10 @@
 //! Which member computes which shards in a step, and along which hops their gradients are added.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
 use super::formation::Sums;
+use crate::messages::MemberAddress;
 use crate::plan::{Plan, Visit};
 use crate::words::ShardRange;
 
@@ -14,8 +18,10 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    pub(super) fn new(sums: Sums, world_size: usize, visits: Vec<Visit>) -> Self {
-        let mut shares: Vec<Option<(u32, ShardRange)>> = vec![None; world_size];
+    pub(super) fn new(sums: Sums, members: &[MemberAddress], visits: Vec<Visit>) -> Self {
+        let hosts: BTreeSet<IpAddr> = members.iter().map(|member| member.address.ip()).collect();
+        let apart = hosts.len() == members.len();
+        let mut shares: Vec<Option<(u32, ShardRange)>> = vec![None; members.len()];
         for visit in &visits {
             if let Some(share) = shares.get_mut(visit.rank.index()) {
                 let (count, first) = share.unwrap_or((0, visit.shards));
@@ -23,9 +29,9 @@ impl Schedule {
             }
         }
         let none = (0, ShardRange::new(0, 0));
-        let world_size = u32::try_from(world_size).unwrap_or(u32::MAX);
+        let world_size = u32::try_from(members.len()).unwrap_or(u32::MAX);
         Self {
-            plan: Plan::fastest(sums.order, world_size, &visits, sums.gradient_bytes),
+            plan: Plan::fastest(sums.order, world_size, &visits, sums.gradient_bytes, apart),
             visits,
             shares: shares.into_iter().map(|share| share.unwrap_or(none)).collect(),
         }

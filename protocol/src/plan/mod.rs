@@ -3,16 +3,17 @@
 //! A [`Plan`] is made from the visits of a generation, by the coordinator that forms it. Each member is told its own [`Part`] alone: what
 //! it adds, and the hops that begin or end at it.
 
+mod direct;
 mod ordered;
 mod part;
 mod ring;
-mod star;
 
 use crate::job::Order;
-use crate::limits::{MAX_SHARDS, MAX_WORKERS};
+use crate::limits::{DIRECT_WORKERS, MAX_SHARDS, MAX_WORKERS};
 use crate::words::{Rank, ShardRange};
 
-pub use part::{Brought, HopEnd, HubPart, LeafPart, OrderedPart, Part, PartError, RingPart, StarPart, Visit, VisitPart};
+pub use direct::Owners;
+pub use part::{Adding, Brought, DirectPart, HopEnd, OrderedPart, Owner, Part, PartError, RingPart, Visit, VisitPart};
 
 /// Names a hop within its plan.
 pub type HopId = u16;
@@ -65,19 +66,24 @@ impl Plan {
         }
     }
 
-    /// The fastest plan for gradients of so many bytes; as [`Self::new`], which is the best one for large gradients.
+    /// The fastest plan for gradients of so many bytes; as [`Self::new`], which is the best one for large gradients. `apart`: whether no two ranks share
+    /// a host, so that each has processors and a network of its own.
     #[must_use]
-    pub fn fastest(order: Order, world_size: u32, visits: &[Visit], gradient_bytes: u64) -> Self {
-        match order {
-            Order::Exact if star::pays(visits, world_size, gradient_bytes) => Self::star(world_size, visits),
-            Order::Exact | Order::Fast => Self::new(order, world_size, visits),
+    pub fn fastest(order: Order, world_size: u32, visits: &[Visit], gradient_bytes: u64, apart: bool) -> Self {
+        let owners = match order {
+            Order::Exact => direct::pays(&joined(visits), world_size, gradient_bytes, apart),
+            Order::Fast => None,
+        };
+        match owners {
+            Some(owners) => Self::direct(world_size, visits, owners),
+            None => Self::new(order, world_size, visits),
         }
     }
 
-    /// The star of these visits, whatever the size of gradients.
+    /// The direct plan of these visits with such owners, whatever the size of gradients.
     #[must_use]
-    pub fn star(world_size: u32, visits: &[Visit]) -> Self {
-        star::plan(&joined(visits), world_size)
+    pub fn direct(world_size: u32, visits: &[Visit], owners: Owners) -> Self {
+        direct::plan(&joined(visits), world_size, owners)
     }
 
     /// The streams that it needs, by id from 0.
@@ -115,6 +121,9 @@ fn joined(visits: &[Visit]) -> Vec<Visit> {
 
 /// One visit per shard and one per spare, there and back.
 const _: () = assert!(MAX_SHARDS as usize + 2 * MAX_WORKERS as usize <= HopId::MAX as usize);
+
+/// Of a direct plan, one there and one back between each owner and each other rank.
+const _: () = assert!(2 * DIRECT_WORKERS * (DIRECT_WORKERS - 1) <= HopId::MAX as u32);
 
 /// The id of the hop at `index` of a plan's list.
 fn hop_id(index: usize) -> HopId {

@@ -34,8 +34,8 @@ pub enum Part {
     Ordered(OrderedPart),
     /// It takes part in a ring reduce-scatter and all-gather.
     Ring(RingPart),
-    /// It sends its shards to one rank, which adds all, or is that rank.
-    Star(StarPart),
+    /// It sends its shards' gradients to the owners of their chunks, or is one of these.
+    Direct(DirectPart),
 }
 
 /// What one rank does in the ordered plan.
@@ -69,42 +69,45 @@ pub struct RingPart {
     pub hops: Option<(HopEnd, HopEnd)>,
 }
 
-/// What one rank does in the star plan.
+/// What one rank does in a direct plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum StarPart {
-    /// It adds what all bring.
-    Hub(HubPart),
-    /// It brings its shards, and gets the sum.
-    Leaf(LeafPart),
+pub struct DirectPart {
+    /// Its runs of shards, in order. Of a spare one without shards: it says by it that it is at this step.
+    pub brings: Vec<ShardRange>,
+    /// Those that own chunks, in the order of their turns. The first one closes.
+    pub owners: Vec<Owner>,
 }
 
-/// What the rank in the middle of a star does.
+/// A rank that adds up some of the chunks, as a rank sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HubPart {
+pub enum Owner {
+    /// It is this rank.
+    Here(Adding),
+    /// It is another one.
+    There {
+        /// Where this rank sends its gradients of that one's chunks.
+        to: HopEnd,
+        /// Whence the finished chunks come.
+        sum_from: HopEnd,
+    },
+}
+
+/// What an owner does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Adding {
     /// What it adds, in shard order.
     pub adds: Vec<Brought>,
-    /// Where it sends the finished sum: to every other rank.
+    /// Where it sends the finished chunks: to every other rank.
     pub sums_to: Vec<HopEnd>,
 }
 
-/// A run of shards whose gradients are brought to the hub.
+/// A run of shards whose gradients are brought to an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Brought {
-    /// The shards; none of a spare, which says by it that it is at this step.
+    /// The shards; none of a spare.
     pub shards: ShardRange,
-    /// Whence they come; none for the hub's own.
+    /// Whence they come; none for the owner's own.
     pub from: Option<HopEnd>,
-}
-
-/// What any other rank of a star does.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeafPart {
-    /// Its runs of shards, in order.
-    pub brings: Vec<ShardRange>,
-    /// Where it sends their gradients.
-    pub to: HopEnd,
-    /// Whence the finished sum comes.
-    pub sum_from: HopEnd,
 }
 
 impl Brought {
@@ -175,11 +178,7 @@ impl Part {
         match self {
             Self::Ordered(part) => part.visits.iter().map(|visit| visit.shards).collect(),
             Self::Ring(part) => part.shards.clone(),
-            Self::Star(StarPart::Hub(part)) => {
-                let own = part.adds.iter().filter(|brought| brought.from.is_none());
-                own.map(|brought| brought.shards).collect()
-            }
-            Self::Star(StarPart::Leaf(part)) => part.brings.clone(),
+            Self::Direct(part) => part.brings.clone(),
         }
     }
 
@@ -193,12 +192,7 @@ impl Part {
                 (onwards.chain(part.sum_to).collect(), backwards.chain(part.sum_from).collect())
             }
             Self::Ring(part) => part.hops.iter().map(|&(from, to)| (to, from)).unzip(),
-            Self::Star(StarPart::Hub(part)) => {
-                // Several runs may come over one.
-                let from: BTreeMap<HopId, HopEnd> = part.froms().map(|end| (end.hop, end)).collect();
-                (part.sums_to.clone(), from.into_values().collect())
-            }
-            Self::Star(StarPart::Leaf(part)) => (vec![part.to], vec![part.sum_from]),
+            Self::Direct(part) => part.ends(),
         }
     }
 
@@ -213,7 +207,7 @@ impl Part {
     #[must_use]
     pub const fn order(&self) -> Order {
         match self {
-            Self::Ordered(_) | Self::Star(_) => Order::Exact,
+            Self::Ordered(_) | Self::Direct(_) => Order::Exact,
             Self::Ring(_) => Order::Fast,
         }
     }
@@ -257,8 +251,7 @@ impl Part {
         match self {
             Self::Ordered(part) => part.flaw().map_or(Ok(()), wrong),
             Self::Ring(part) => part.flaw(rank, world_size).map_or(Ok(()), wrong),
-            Self::Star(StarPart::Hub(part)) => part.flaw(world_size, shards).map_or(Ok(()), wrong),
-            Self::Star(StarPart::Leaf(part)) => part.flaw().map_or(Ok(()), wrong),
+            Self::Direct(part) => part.flaw(world_size, shards).map_or(Ok(()), wrong),
         }
     }
 }
@@ -292,19 +285,66 @@ impl RingPart {
     }
 }
 
-impl HubPart {
+impl DirectPart {
+    fn ends(&self) -> (Vec<HopEnd>, Vec<HopEnd>) {
+        let (mut onwards, mut backwards) = (Vec::new(), Vec::new());
+        for owner in &self.owners {
+            match owner {
+                Owner::Here(adding) => {
+                    // Several runs may come over one.
+                    let froms: BTreeMap<HopId, HopEnd> = adding.froms().map(|end| (end.hop, end)).collect();
+                    onwards.extend(&adding.sums_to);
+                    backwards.extend(froms.into_values());
+                }
+                &Owner::There { to, sum_from } => {
+                    onwards.push(to);
+                    backwards.push(sum_from);
+                }
+            }
+        }
+        (onwards, backwards)
+    }
+
+    fn flaw(&self, world_size: u32, shards: u32) -> Option<&'static str> {
+        if self.brings.is_empty() {
+            return Some("a rank brings something, if only that it has no shards");
+        }
+        let (mut here, mut there) = (0, BTreeSet::new());
+        for owner in &self.owners {
+            match owner {
+                Owner::Here(adding) => {
+                    here += 1;
+                    let flaw = adding.flaw(&self.brings, world_size, shards);
+                    if flaw.is_some() {
+                        return flaw;
+                    }
+                }
+                Owner::There { to, sum_from } if to.peer != sum_from.peer => return Some("a sum comes from its owner"),
+                Owner::There { to, .. } => drop(there.insert(to.peer)),
+            }
+        }
+        let each_once = here <= 1 && !self.owners.is_empty() && here + there.len() == self.owners.len();
+        (!each_once).then_some("chunks have owners, each of which has one turn")
+    }
+}
+
+impl Adding {
     /// The hops over which others' shards come, each as often as runs do.
     fn froms(&self) -> impl Iterator<Item = HopEnd> {
         self.adds.iter().filter_map(|brought| brought.from)
     }
 
-    fn flaw(&self, world_size: u32, shards: u32) -> Option<&'static str> {
+    fn flaw(&self, brings: &[ShardRange], world_size: u32, shards: u32) -> Option<&'static str> {
         let end = self.adds.iter().try_fold(0, |next, brought| {
             let follows = brought.shards.start() == next && brought.shards.end() >= next;
             follows.then_some(brought.shards.end())
         });
         if end != Some(shards) {
-            return Some("a hub adds every shard once, in order");
+            return Some("an owner adds every shard once, in order");
+        }
+        let own = self.adds.iter().filter(|brought| brought.from.is_none());
+        if !own.map(|brought| brought.shards).eq(brings.iter().copied()) {
+            return Some("an owner adds what it brings");
         }
         let ways: BTreeSet<(HopId, Rank)> = self.froms().map(|end| (end.hop, end.peer)).collect();
         let hops: BTreeSet<HopId> = ways.iter().map(|&(hop, _)| hop).collect();
@@ -312,15 +352,6 @@ impl HubPart {
         let told: BTreeSet<Rank> = self.sums_to.iter().map(|end| end.peer).collect();
         let each_once = hops.len() == ways.len() && peers.len() == ways.len() && told.len() == self.sums_to.len();
         let all = u32::try_from(told.len()).is_ok_and(|told| told + 1 == world_size);
-        (!each_once || !all || peers != told).then_some("a hub has one hop from every other rank, and one to it")
-    }
-}
-
-impl LeafPart {
-    fn flaw(&self) -> Option<&'static str> {
-        if self.brings.is_empty() {
-            return Some("a leaf brings something, if only that it has no shards");
-        }
-        (self.to.peer != self.sum_from.peer).then_some("the sum comes from the hub")
+        (!each_once || !all || peers != told).then_some("an owner has one hop from every other rank, and one to it")
     }
 }

@@ -93,6 +93,11 @@ impl World {
                 };
                 self.summed(worker, generation, sum);
             }
+            Happening::ChunkCame {
+                worker,
+                generation,
+                finished,
+            } => self.chunk_came(worker, generation, finished),
             Happening::Mail { worker, mail } => self.member(worker, mail.event, mail.data),
             Happening::Fetched { worker, serial } => self.fetched(worker, serial),
             Happening::Transferred { worker, serial } => self.transferred(worker, serial),

@@ -10,6 +10,7 @@ use sardana_protocol::messages::{Form, MemberAddress, Motion, Trailer, WorkerMes
 use sardana_protocol::plan::{HopEnd, HopId, Part};
 use sardana_protocol::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
+use super::direct::Finished;
 use super::joining::Joining;
 use super::keeping::Keeping;
 use super::moving::Moved;
@@ -118,10 +119,14 @@ pub(crate) struct RingEnd {
     pub(crate) begun: Option<Step>,
     pub(crate) offered: BTreeMap<ShardRange, Gradients>,
     pub(crate) closing: Trailer,
-    /// What has come over each hop and waits: the running sum, or what leaves have brought.
+    /// What has come over each hop and waits: the running sum, or what ranks have brought to this owner.
     pub(crate) arrived: BTreeMap<(Step, HopId), Gradients>,
-    /// The last step whose sum was begun here, at rank 0, or to which this leaf has brought its gradients.
+    /// The last step whose sum was begun here, at rank 0, or to which this rank has brought its gradients.
     pub(crate) started: Option<Step>,
+    /// The last step of which this owner has added up its chunk.
+    pub(crate) added: Option<Step>,
+    /// The chunks of the step under way that are finished.
+    pub(crate) told: Vec<Finished>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,6 +147,8 @@ impl RingEnd {
             closing: Trailer::Continue,
             arrived: BTreeMap::new(),
             started: None,
+            added: None,
+            told: Vec::new(),
         }
     }
 

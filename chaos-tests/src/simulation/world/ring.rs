@@ -1,21 +1,21 @@
-//! How a step's gradients are summed: the running sum goes from visit to visit, the finished one back along the ranks; or all leaves of a star
-//! bring theirs to its hub, which sends all of them the sum.
+//! How a step's gradients are summed: the running sum goes from visit to visit, the finished one back along the ranks; or as owners do it.
 
 use std::rc::Rc;
 
 use sardana_protocol::member::Event;
 use sardana_protocol::messages::Trailer;
-use sardana_protocol::plan::{HopId, HubPart, LeafPart, OrderedPart, Part, StarPart};
+use sardana_protocol::plan::{HopEnd, HopId, OrderedPart, Part};
 use sardana_protocol::words::{Generation, Step, WorkerId};
 
 use super::World;
+use super::direct::Finished;
 use super::process::{Data, Links, RingEnd};
 use crate::simulation::calendar::Happening;
 use crate::simulation::model::{Gradients, Sum};
 use crate::simulation::network::Node;
 
-/// What a rank does with the running sum.
-enum Pass {
+/// What a rank does with gradients and their sums.
+pub(super) enum Pass {
     On {
         to: Option<WorkerId>,
         generation: Generation,
@@ -29,12 +29,22 @@ enum Pass {
         trailer: Trailer,
         gradients: Gradients,
     },
+    Finished {
+        generation: Generation,
+        sums_to: Vec<HopEnd>,
+        finished: Finished,
+    },
 }
 
 impl World {
-    /// Lets the running sum go on from here, if it is here and all gradients are.
+    /// Lets what is here go on from here, if all gradients are here.
     pub(super) fn push_ring(&mut self, worker: WorkerId) {
-        let Some(pass) = self.pass(worker) else { return };
+        for pass in self.passes(worker) {
+            self.pass(worker, pass);
+        }
+    }
+
+    fn pass(&mut self, worker: WorkerId, pass: Pass) {
         match pass {
             Pass::On {
                 to: Some(to),
@@ -66,25 +76,32 @@ impl World {
                 };
                 self.summed(worker, generation, sum);
             }
+            Pass::Finished {
+                generation,
+                sums_to,
+                finished,
+            } => self.owner_finished(worker, generation, &sums_to, finished),
         }
     }
 
-    fn pass(&mut self, worker: WorkerId) -> Option<Pass> {
-        let ring = self.processes.get_mut(&worker)?.ring.as_mut()?;
-        let step = ring.begun.filter(|_| ring.links == Links::Made)?;
-        if !ring.is_ready_for(step) {
-            return None;
-        }
+    fn passes(&mut self, worker: WorkerId) -> Vec<Pass> {
+        let ring = self.processes.get_mut(&worker).and_then(|process| process.ring.as_mut());
+        let ready = |ring: &&mut RingEnd| {
+            let begun = ring.begun.filter(|_| ring.links == Links::Made);
+            begun.is_some_and(|step| ring.is_ready_for(step))
+        };
+        let Some((ring, step)) = ring.filter(ready).and_then(|ring| ring.begun.map(|step| (ring, step))) else {
+            return Vec::new();
+        };
         match ring.part(step).clone() {
-            Part::Ordered(part) => ring.visit(&part, step),
-            Part::Star(StarPart::Leaf(part)) => ring.bring(&part, step),
-            Part::Star(StarPart::Hub(part)) => ring.add_up(&part, step),
+            Part::Ordered(part) => ring.visit(&part, step).into_iter().collect(),
+            Part::Direct(part) => ring.trade(&part, step),
             Part::Ring(_) => unreachable!("the job's order is exact, and members check their parts"),
         }
     }
 
     /// A link carries something, after a cut that is short.
-    fn carry(&mut self, from: WorkerId, to: WorkerId, what: Happening) {
+    pub(super) fn carry(&mut self, from: WorkerId, to: WorkerId, what: Happening) {
         let delay = self.network.stream_delay(&mut self.dice);
         let cut = self.cut_until(Node::Worker(from), Node::Worker(to));
         let at = cut.unwrap_or_else(|| self.now()) + delay;
@@ -115,10 +132,11 @@ impl World {
         let Some(ring) = ring.filter(|ring| ring.form.generation == generation && ring.links == Links::Made) else {
             return;
         };
+        self.coverage.summed(ring.part(sum.step));
         let ends = match ring.part(sum.step) {
             Part::Ordered(part) => part.sum_to.as_slice(),
-            Part::Star(StarPart::Hub(part)) => part.sums_to.as_slice(),
-            Part::Star(StarPart::Leaf(_)) | Part::Ring(_) => &[],
+            // Each rank has its own from each owner.
+            Part::Direct(_) | Part::Ring(_) => &[],
         };
         let next: Vec<WorkerId> = ends.iter().filter_map(|&end| ring.member(end)).collect();
         let Sum {
@@ -168,57 +186,19 @@ impl RingEnd {
                 hop: end.hop,
                 gradients,
             }),
-            None => Some(self.close(step, gradients)),
+            None => Some(Pass::Closed {
+                generation: self.form.generation,
+                step,
+                trailer: self.close(),
+                gradients,
+            }),
         }
     }
 
-    /// Brings the hub what this rank has.
-    fn bring(&mut self, part: &LeafPart, step: Step) -> Option<Pass> {
-        if self.started >= Some(step) {
-            return None;
-        }
-        self.started = Some(step);
-        let mut gradients = Gradients::new();
-        part.brings.iter().for_each(|&run| self.add(run, &mut gradients));
-        Some(Pass::On {
-            to: self.member(part.to),
-            generation: self.form.generation,
-            step,
-            hop: part.to.hop,
-            gradients,
-        })
-    }
-
-    /// Adds what all have brought, once all of it is here.
-    fn add_up(&mut self, part: &HubPart, step: Step) -> Option<Pass> {
-        let mut hops = part.adds.iter().filter_map(|brought| brought.from).map(|end| end.hop);
-        if self.started >= Some(step) || !hops.all(|hop| self.arrived.contains_key(&(step, hop))) {
-            return None;
-        }
-        self.started = Some(step);
-        let mut sum = Gradients::new();
-        for brought in &part.adds {
-            match brought.from {
-                Some(end) => {
-                    let waits = self.arrived.get_mut(&(step, end.hop))?;
-                    let count = waits.len().min(brought.shards.len() as usize);
-                    sum.extend(waits.drain(..count));
-                }
-                None => self.add(brought.shards, &mut sum),
-            }
-        }
-        self.arrived.retain(|(arrived, _), _| *arrived > step);
-        Some(self.close(step, sum))
-    }
-
-    fn close(&mut self, step: Step, gradients: Gradients) -> Pass {
+    /// The trailer of a sum that this rank closes now.
+    pub(super) fn close(&mut self) -> Trailer {
         let trailer = self.closing;
         self.closing = trailer.after_closing();
-        Pass::Closed {
-            generation: self.form.generation,
-            step,
-            trailer,
-            gradients,
-        }
+        trailer
     }
 }

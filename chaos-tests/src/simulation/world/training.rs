@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    fn senseless(&mut self, worker: WorkerId, what: &'static str) {
+    pub(super) fn senseless(&mut self, worker: WorkerId, what: &'static str) {
         self.require(Err(Violation::new("commands make sense", format!("{worker}: {what}"))));
     }
 

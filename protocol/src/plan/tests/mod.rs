@@ -1,6 +1,8 @@
 //! Properties of plans, by playing them with shard names in place of floats.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod direct;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
@@ -72,7 +74,7 @@ fn sorted(mut ends: Vec<HopEnd>) -> Vec<HopEnd> {
 fn ordered_parts(plan: &Plan) -> Vec<OrderedPart> {
     let part = |part: &Part| match part {
         Part::Ordered(part) => part.clone(),
-        Part::Ring(_) | Part::Star(_) => panic!("an exact plan has ordered parts"),
+        Part::Ring(_) | Part::Direct(_) => panic!("an exact plan has ordered parts"),
     };
     plan.parts().iter().map(part).collect()
 }
@@ -125,38 +127,6 @@ fn play_ordered(plan: &Plan, shards: u32) {
     assert_eq!(used.len(), plan.hops().len(), "every hop is used");
 }
 
-/// Lets the leaves bring their shards, hop by hop, and the hub add them.
-fn play_star(plan: &Plan, shards: u32) {
-    let mut brought: BTreeMap<HopId, VecDeque<ShardRange>> = BTreeMap::new();
-    let (mut hubs, mut own) = (Vec::new(), VecDeque::new());
-    for (rank, part) in (0..).map(Rank::new).zip(plan.parts()) {
-        match part {
-            Part::Star(StarPart::Leaf(leaf)) => {
-                let runs = leaf.brings.iter().copied().collect();
-                assert!(brought.insert(leaf.to.hop, runs).is_none(), "a hop of its own");
-            }
-            Part::Star(StarPart::Hub(hub)) => {
-                own.extend(part.runs());
-                hubs.push((rank, hub));
-            }
-            Part::Ordered(_) | Part::Ring(_) => panic!("a star has parts of a star"),
-        }
-    }
-    let [(_, hub)] = hubs[..] else { panic!("{} hubs", hubs.len()) };
-    let mut added = Vec::new();
-    for run in &hub.adds {
-        let from = match run.from {
-            Some(end) => brought.get_mut(&end.hop).unwrap(),
-            None => &mut own,
-        };
-        assert_eq!(from.pop_front(), Some(run.shards), "what is brought is what is added");
-        added.extend(run.shards.iter());
-    }
-    assert_eq!(added, (0..shards).collect::<Vec<_>>(), "shards in order, each once");
-    assert!(own.is_empty() && brought.values().all(VecDeque::is_empty), "all is added");
-    assert_eq!(hub.sums_to.len() + 1, plan.parts().len(), "every rank gets the sum");
-}
-
 proptest! {
     #[test]
     fn ordered_adds_every_shard_once_in_order_and_every_rank_gets_the_sum((world, visits) in visits()) {
@@ -165,17 +135,12 @@ proptest! {
     }
 
     #[test]
-    fn the_hub_of_a_star_adds_every_shard_once_in_order_and_every_rank_gets_the_sum((world, visits) in visits()) {
-        let shards = visits.last().unwrap().shards.end();
-        play_star(&checked(Plan::star(world, &visits), Order::Exact, world, &visits), shards);
-    }
-
-    #[test]
     fn the_fastest_plan_of_large_gradients_is_the_general_one((world, visits) in visits(), fast: bool) {
         let order = if fast { Order::Fast } else { Order::Exact };
-        prop_assert_eq!(Plan::fastest(order, world, &visits, 64 << 20), Plan::new(order, world, &visits));
-        let small = Plan::fastest(order, world, &visits, 4 << 10);
-        prop_assert_eq!(small == Plan::star(world, &visits), order == Order::Exact && world > 2);
+        for bytes in [64 << 20, u64::MAX] {
+            let fastest = Plan::fastest(order, world, &visits, bytes, true);
+            prop_assert_eq!(fastest, Plan::new(order, world, &visits));
+        }
     }
 
     #[test]
@@ -245,7 +210,7 @@ fn a_part_that_cannot_be_executed_is_refused() {
             change(&mut part);
             refused(Part::Ordered(part), rank, 3)
         }
-        Part::Ring(_) | Part::Star(_) => panic!("an exact plan has ordered parts"),
+        Part::Ring(_) | Part::Direct(_) => panic!("an exact plan has ordered parts"),
     };
     for rank in 0..3 {
         assert_eq!(sound(rank).check(Order::Exact, Rank::new(rank), 3, 8), Ok(()));
@@ -289,51 +254,5 @@ fn a_part_that_cannot_be_executed_is_refused() {
     for (rank, world) in [(1, 3), (0, 4), (0, 1)] {
         let found = ring.parts()[0].check(Order::Fast, Rank::new(rank), world, 8);
         assert!(found.is_err(), "rank 0's part of three is not that of {rank} of {world}");
-    }
-}
-
-type HubChange = fn(&mut HubPart);
-
-#[test]
-fn a_part_of_a_star_that_cannot_be_executed_is_refused() {
-    let visits = [visit(0, 0, 3), visit(1, 3, 5), visit(0, 5, 6), visit(2, 6, 8)];
-    let plan = Plan::star(3, &visits);
-    let check = |part: StarPart, rank: u32, world: u32| Part::Star(part).check(Order::Exact, Rank::new(rank), world, 8);
-    let Some(Part::Star(StarPart::Hub(hub))) = plan.part(Rank::new(2)) else {
-        panic!("{plan:?}")
-    };
-    let Some(Part::Star(StarPart::Leaf(leaf))) = plan.part(Rank::ZERO) else {
-        panic!("{plan:?}")
-    };
-    assert_eq!(check(StarPart::Hub(hub.clone()), 2, 3), Ok(()));
-    assert_eq!(check(StarPart::Leaf(leaf.clone()), 0, 3), Ok(()));
-    assert!(
-        check(StarPart::Hub(hub.clone()), 2, 4).is_err(),
-        "one rank would never get the sum"
-    );
-    let hubs: [HubChange; 7] = [
-        |hub| hub.adds.clear(),
-        |hub| hub.adds[1].shards = ShardRange::new(2, 5),
-        |hub| hub.adds[3].shards = ShardRange::new(6, 9),
-        |hub| hub.adds.swap(0, 1),
-        |hub| hub.adds[1].from = hub.adds[0].from,
-        |hub| hub.sums_to.truncate(1),
-        |hub| hub.sums_to[1] = hub.sums_to[0],
-    ];
-    for (number, change) in hubs.into_iter().enumerate() {
-        let mut hub = hub.clone();
-        change(&mut hub);
-        assert!(check(StarPart::Hub(hub), 2, 3).is_err(), "change {number}");
-    }
-    let leaves: [fn(&mut LeafPart); 4] = [
-        |leaf| leaf.brings.clear(),
-        |leaf| leaf.brings.reverse(),
-        |leaf| leaf.to.peer = Rank::new(1),
-        |leaf| leaf.brings[1] = ShardRange::new(7, 9),
-    ];
-    for (number, change) in leaves.into_iter().enumerate() {
-        let mut leaf = leaf.clone();
-        change(&mut leaf);
-        assert!(check(StarPart::Leaf(leaf), 0, 3).is_err(), "change {number}");
     }
 }

@@ -1,0 +1,382 @@
+//! Executes the direct plan: every rank sends each owner its shards' gradients of the owner's chunks; the owner adds them in shard order and sends the
+//! finished chunks to all. All of it at once, within one task.
+//!
+//! ```text
+//! bring:    my gradients of each chunk ─────> its owner           unless that is this rank
+//! add:      mine, and what each rank brings, in shard order ─> sum's buffer          of its own chunks
+//! tell:     sum's buffer ─> every other rank                                         of its own chunks
+//! receive:  each chunk, finished, from its owner ─> sum's buffer  unless that is this rank
+//! ```
+//! Chunks are dealt to the owners in turn, so that all are busy from the first ones on. Each of the four goes through its chunks in the order in which they
+//! travel. So what any of them waits for is of an earlier chunk or comes before in this list: they never wait for each other in a circle. And a rank
+//! waits for few links at a time.
+//!
+//! The first owner has the last chunk, and closes: once its chunks are finished it has heard from every rank, so it decides the trailer then and sends
+//! it after them. It may be the last to have the whole sum all the same, and is no better off than any other where the ring breaks before.
+//!
+//! A rank without shards sends an empty frame for each chunk: by it the owner knows that the rank is at this step. Memory beyond the buffers is a chunk and
+//! what the links hold.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ops::Deref;
+use std::sync::Mutex;
+
+use sardana_protocol::messages::Trailer;
+use sardana_protocol::plan::{Adding, Brought, DirectPart, HopId, Owner};
+use sardana_protocol::words::ShardRange;
+use smallvec::SmallVec;
+
+use super::inbox::{Contribution, Inbox, Piece, own};
+use super::passage::{Chunk, Closing, Incoming, Outgoing, Passage, Terms, terms};
+use super::{CompletedSum, PlanLinks, RingError};
+use crate::gradient::{Filling, GradientView, Sum};
+use crate::layout::Layout;
+use crate::links::frame::PlanSlot;
+use crate::links::{LinkSender, Payload};
+
+/// One rank's part of a direct plan, with its links.
+#[derive(Debug)]
+pub(super) struct DirectExecutor {
+    brings: Vec<ShardRange>,
+    turns: Turns,
+    /// To each other owner, by its turn, and from it.
+    to: BTreeMap<u32, Outgoing>,
+    sum_from: BTreeMap<u32, Incoming>,
+    /// The owner that this rank is.
+    here: Option<Here>,
+    /// To every other rank, if this one is an owner.
+    sums_to: Vec<Outgoing>,
+    closing: Closing,
+}
+
+/// Which owner has which chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Turns {
+    owners: u32,
+    own: Option<u32>,
+}
+
+/// What an owner adds up with.
+#[derive(Debug)]
+struct Here {
+    adds: Vec<Brought>,
+    from: BTreeMap<HopId, Incoming>,
+    /// Whether each link brings one gradient of a chunk at most, and the links are in the order in which these are added.
+    at_once: bool,
+    /// A chunk to which gradients are being added, where not all are there at once.
+    running: Vec<u8>,
+}
+
+/// A chunk of a gradient that is added.
+enum Term<'a> {
+    Own(&'a [u8]),
+    Brought(Payload<'a>),
+}
+
+/// The room for the sum, which two futures of one task fill. Locked for one chunk at a time, so neither ever waits.
+struct Room<'a>(Mutex<Filling<'a>>);
+
+impl DirectExecutor {
+    pub(super) fn new(slot: PlanSlot, part: &DirectPart, links: &mut PlanLinks) -> Result<Self, RingError> {
+        let mut executor = Self {
+            brings: part.brings.clone(),
+            turns: Turns {
+                owners: u32::try_from(part.owners.len()).expect("there are no more owners than ranks"),
+                own: None,
+            },
+            to: BTreeMap::new(),
+            sum_from: BTreeMap::new(),
+            here: None,
+            sums_to: Vec::new(),
+            closing: Closing::default(),
+        };
+        for (turn, owner) in (0..).zip(&part.owners) {
+            match owner {
+                Owner::Here(adding) => {
+                    executor.turns.own = Some(turn);
+                    executor.here = Some(Here::new(slot, adding, links)?);
+                    let sums_to = adding.sums_to.iter().map(|&end| Outgoing::take(slot, end, links));
+                    executor.sums_to = sums_to.collect::<Result<_, _>>()?;
+                }
+                &Owner::There { to, sum_from } => {
+                    executor.to.insert(turn, Outgoing::take(slot, to, links)?);
+                    executor.sum_from.insert(turn, Incoming::take(slot, sum_from, links)?);
+                }
+            }
+        }
+        Ok(executor)
+    }
+
+    /// Sums one step.
+    pub(super) async fn pass(
+        &mut self,
+        passage: Passage<'_>,
+        contribution: Contribution,
+        inbox: &mut Inbox,
+        completed: &mut impl FnMut(CompletedSum),
+    ) -> Result<Trailer, RingError> {
+        let Self {
+            brings,
+            turns,
+            to,
+            sum_from,
+            here,
+            sums_to,
+            closing,
+        } = self;
+        let (turns, closing) = (*turns, &*closing);
+        let Contribution { into, pieces } = contribution;
+        let (filling, sum) = Filling::begin(passage.layout(), into);
+        let room = Room(Mutex::new(filling));
+        closing.begin();
+        let complete = async {
+            let bringing = bring_all(passage, turns, to, brings, &pieces);
+            let adding = async {
+                match here {
+                    Some(here) => here.add_all(passage, turns, &pieces, &room, inbox, closing).await,
+                    None => Ok(()),
+                }
+            };
+            let receiving = receive_all(passage, turns, sum_from, &room, closing);
+            tokio::try_join!(bringing, adding, receiving)?;
+            // The trainer may write the next step's gradients where this step's were.
+            drop(pieces);
+            let trailer = closing.closed().await;
+            completed(CompletedSum {
+                generation: passage.config.generation,
+                step: passage.step,
+                sum: Sum::from_buffer(passage.step, room.into_filling().finish()),
+                trailer,
+            });
+            Ok(trailer)
+        };
+        let telling = tell_all(passage, turns, sums_to, &sum, closing);
+        let (trailer, ()) = tokio::try_join!(complete, telling)?;
+        Ok(trailer)
+    }
+
+    pub(super) fn senders(&mut self) -> impl Iterator<Item = &mut LinkSender> + Send {
+        self.to.values_mut().chain(&mut self.sums_to).map(|to| &mut to.link)
+    }
+}
+
+impl Turns {
+    /// The owner of a chunk. The first one has the last chunk.
+    fn of(self, layout: &Layout, chunk: u32) -> u32 {
+        (layout.chunks() - 1 - chunk) % self.owners
+    }
+
+    /// The chunks of the owner that this rank is, in the order in which they travel.
+    fn own(self, layout: &Layout) -> impl Iterator<Item = u32> {
+        layout.travel().filter(move |&chunk| Some(self.of(layout, chunk)) == self.own)
+    }
+
+    fn closes(self) -> bool {
+        self.own == Some(0)
+    }
+}
+
+impl<'a> Room<'a> {
+    fn fill(&self, index: u32, fill: impl FnOnce(&mut [u8])) {
+        let mut filling = self.0.lock().expect("terms of equal lengths are added without a panic");
+        filling.fill(index, fill);
+    }
+
+    fn into_filling(self) -> Filling<'a> {
+        let filling = self.0.into_inner();
+        filling.expect("terms of equal lengths are added without a panic")
+    }
+}
+
+impl Deref for Term<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Brought(payload) => payload,
+        }
+    }
+}
+
+impl Here {
+    fn new(slot: PlanSlot, adding: &Adding, links: &mut PlanLinks) -> Result<Self, RingError> {
+        let mut from = BTreeMap::new();
+        for end in adding.adds.iter().filter_map(|brought| brought.from) {
+            if let Entry::Vacant(place) = from.entry(end.hop) {
+                place.insert(Incoming::take(slot, end, links)?);
+            }
+        }
+        let others = || adding.adds.iter().filter(|brought| brought.from.is_some());
+        let hops = others().map(|brought| brought.from.map(|end| end.hop));
+        let one_each = others().all(|brought| Brought::gradients(brought.shards) <= 1);
+        Ok(Self {
+            at_once: one_each && hops.is_sorted_by(|hop, next| hop < next),
+            adds: adding.adds.clone(),
+            from,
+            running: Vec::new(),
+        })
+    }
+
+    /// Adds up this owner's chunks, and decides the trailer if it closes.
+    async fn add_all(
+        &mut self,
+        passage: Passage<'_>,
+        turns: Turns,
+        pieces: &[Piece],
+        room: &Room<'_>,
+        inbox: &mut Inbox,
+        closing: &Closing,
+    ) -> Result<(), RingError> {
+        for index in turns.own(passage.layout()) {
+            if self.at_once {
+                self.add_at_once(passage, pieces, room, index).await?;
+            } else {
+                self.add(passage, pieces, index).await?;
+                room.fill(index, |out| out.copy_from_slice(&self.running));
+            }
+        }
+        if turns.closes() {
+            closing.close(inbox.trailer()?);
+        }
+        Ok(())
+    }
+
+    /// Adds up chunk `index` where the links and the gradients have it.
+    async fn add_at_once(
+        &mut self,
+        passage: Passage<'_>,
+        pieces: &[Piece],
+        room: &Room<'_>,
+        index: u32,
+    ) -> Result<(), RingError> {
+        let mut links = self.from.values_mut();
+        let mut gradients: SmallVec<[Term<'_>; 16]> = SmallVec::new();
+        for brought in &self.adds {
+            if brought.from.is_none() {
+                let own = terms(None, own(brought.shards, pieces), index).await;
+                gradients.extend(own.into_iter().map(Term::Own));
+                continue;
+            }
+            let link = links.next().expect("an owner has a link from each other rank");
+            if brought.shards.is_empty() {
+                link.receive(passage, Chunk::nothing(index)).await?;
+            } else {
+                let gradient = link.receive(passage, Chunk::running(index)).await?;
+                gradients.push(Term::Brought(gradient));
+            }
+        }
+        let gradients: Terms<'_> = gradients.iter().map(Deref::deref).collect();
+        room.fill(index, |out| passage.sum(index, out, &gradients));
+        Ok(())
+    }
+
+    /// Adds up chunk `index`, one gradient after the other as they come.
+    async fn add(&mut self, passage: Passage<'_>, pieces: &[Piece], index: u32) -> Result<(), RingError> {
+        let running = &mut self.running;
+        running.clear();
+        for brought in &self.adds {
+            let Some(end) = brought.from else {
+                for gradient in terms(None, own(brought.shards, pieces), index).await {
+                    passage.add(index, running, gradient);
+                }
+                continue;
+            };
+            let link = self.from.get_mut(&end.hop).expect("an owner has a link from each other rank");
+            if brought.shards.is_empty() {
+                link.receive(passage, Chunk::nothing(index)).await?;
+            }
+            for _ in 0..Brought::gradients(brought.shards) {
+                let gradient = link.receive(passage, Chunk::running(index)).await?;
+                passage.add(index, running, &gradient);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sends the chunks of the owner that this rank is as they are finished, and the trailer after them if it closes.
+async fn tell_all(
+    passage: Passage<'_>,
+    turns: Turns,
+    sums_to: &mut [Outgoing],
+    sum: &GradientView,
+    closing: &Closing,
+) -> Result<(), RingError> {
+    for index in turns.own(passage.layout()) {
+        let chunk = sum.chunk(index).await;
+        for to in &mut *sums_to {
+            to.send(passage, Chunk::sum(index), |out| out.copy_from_slice(chunk)).await?;
+        }
+    }
+    if turns.closes() {
+        let trailer = closing.closed().await;
+        for to in sums_to {
+            to.send_trailer(passage, trailer).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Receives what other owners have finished, with the trailer if one of them closes.
+async fn receive_all(
+    passage: Passage<'_>,
+    turns: Turns,
+    sum_from: &mut BTreeMap<u32, Incoming>,
+    room: &Room<'_>,
+    closing: &Closing,
+) -> Result<(), RingError> {
+    for index in passage.layout().travel() {
+        if let Some(from) = sum_from.get_mut(&turns.of(passage.layout(), index)) {
+            let chunk = from.receive(passage, Chunk::sum(index)).await?;
+            room.fill(index, |out| out.copy_from_slice(&chunk));
+        }
+    }
+    if let Some(closer) = sum_from.get_mut(&0) {
+        closing.close(closer.receive_trailer(passage).await?);
+    }
+    Ok(())
+}
+
+/// Sends this rank's gradients of each chunk to its owner, if that is another rank.
+async fn bring_all(
+    passage: Passage<'_>,
+    turns: Turns,
+    owners: &mut BTreeMap<u32, Outgoing>,
+    brings: &[ShardRange],
+    pieces: &[Piece],
+) -> Result<(), RingError> {
+    for index in passage.layout().travel() {
+        if let Some(to) = owners.get_mut(&turns.of(passage.layout(), index)) {
+            for &run in brings {
+                bring(passage, to, run, own(run, pieces), index).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sends chunk `index` of each gradient of a run.
+async fn bring(
+    passage: Passage<'_>,
+    to: &mut Outgoing,
+    run: ShardRange,
+    own: &[Piece],
+    index: u32,
+) -> Result<(), RingError> {
+    if run.is_empty() {
+        return to.send(passage, Chunk::nothing(index), |_| ()).await;
+    }
+    let terms = terms(None, own, index).await;
+    if Brought::gradients(run) == 1 {
+        return to
+            .pass(passage, Chunk::running(index), |out| passage.sum(index, out, &terms))
+            .await;
+    }
+    for term in terms {
+        to.pass(passage, Chunk::running(index), |out| out.copy_from_slice(term))
+            .await?;
+    }
+    Ok(())
+}
