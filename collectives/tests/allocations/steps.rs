@@ -7,7 +7,7 @@ use sardana_collectives::layout::Layout;
 use sardana_collectives::links::{self, LinkReceiver, LinkSender};
 use sardana_collectives::ring::{self, CompletedSum, PlanLinks, RingConfig, RingInput, RingLinks};
 use sardana_protocol::job::{Compression, Order};
-use sardana_protocol::plan::{Plan, Visit};
+use sardana_protocol::plan::{Owners, Plan, Visit};
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, Step};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -49,7 +49,7 @@ impl Summing {
         let tensors = vec![TensorSpec::new("all", Dtype::F32, &[values])];
         let layout = Arc::new(Layout::new(tensors, 1).unwrap());
         Self {
-            plan: Plan::fastest(order, RANKS, &visits(), layout.bytes() as u64),
+            plan: Plan::fastest(order, RANKS, &visits(), layout.bytes() as u64, false),
             order,
             compression: Compression::None,
             layout,
@@ -175,8 +175,12 @@ fn a_step_of_each_plan_allocates_nothing() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let chain = Summing::fastest(Order::Exact, LARGE);
     let star = Summing::fastest(Order::Exact, SMALL);
-    assert_eq!(star.plan, Plan::star(RANKS, &visits()));
-    assert_ne!(chain.plan, Plan::star(RANKS, &visits()));
+    assert_eq!(star.plan, Plan::direct(RANKS, &visits(), Owners::Closer));
+    assert_ne!(chain.plan, star.plan);
+    let direct = Summing {
+        plan: Plan::direct(RANKS, &visits(), Owners::All),
+        ..Summing::fastest(Order::Exact, LARGE)
+    };
     let fast = Summing::fastest(Order::Fast, LARGE);
     let halves = Summing {
         compression: Compression::Bf16,
@@ -185,7 +189,13 @@ fn a_step_of_each_plan_allocates_nothing() {
     let mut kinds: Vec<(&str, Make)> = vec![("in process", links::in_process)];
     #[cfg(target_os = "linux")]
     kinds.push(("shared memory", shared_memory));
-    for (plan, summing) in [("chain", chain), ("star", star), ("fast", fast), ("halves", halves)] {
+    for (plan, summing) in [
+        ("chain", chain),
+        ("star", star),
+        ("direct", direct),
+        ("fast", fast),
+        ("halves", halves),
+    ] {
         for &(kind, make) in &kinds {
             let allocated = runtime.block_on(summing.allocated(&counting, make));
             let found = allocated[allocated.len() - 1] - allocated[0];
