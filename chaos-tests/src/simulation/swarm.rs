@@ -28,6 +28,8 @@ pub(crate) struct Swarm {
     pub(crate) capacity: u32,
     /// What each worker has for gradients.
     pub(crate) memory: GradientMemory,
+    /// Whether each worker has a host of its own.
+    pub(crate) apart: bool,
     pub(crate) steps: u64,
     /// How long one shard's gradient takes.
     pub(crate) gradient: Duration,
@@ -119,7 +121,10 @@ impl Swarm {
             // One member adds up those of all.
             0 | 2 => swarm.gradients_of(1),
             // All may own two chunks each, if they have few shards.
-            1 => swarm.gradients_of(2 * CHUNK_BYTES as u64 * workers),
+            1 => Self {
+                apart: true,
+                ..swarm.gradients_of(2 * CHUNK_BYTES as u64 * workers)
+            },
             _ => swarm,
         }
     }
@@ -320,6 +325,7 @@ impl Swarm {
             shards,
             capacity,
             memory: GradientMemory::unbounded(GRADIENT),
+            apart: false,
             steps,
             gradient,
             apply,

@@ -17,7 +17,7 @@ use crate::simulation::network::{Node, Transport};
 /// An agent that has lost the coordinator looks for it this often.
 const AGENT_EVERY: Duration = Duration::from_millis(250);
 
-/// Processes are on so many hosts.
+/// Processes are on so many hosts, unless each has one of its own.
 const HOSTS: u8 = 6;
 
 /// Whether a connection is closed behind this message.
@@ -28,9 +28,14 @@ pub(super) fn is_last(message: &CoordinatorMessage) -> bool {
     )
 }
 
-fn address_of(worker: WorkerId) -> SocketAddr {
-    let [.., last] = worker.get().to_be_bytes();
-    SocketAddr::from((Ipv4Addr::new(127, 0, 0, 1 + last % HOSTS), 1))
+fn address_of(worker: WorkerId, apart: bool) -> SocketAddr {
+    let [.., high, middle, low] = worker.get().to_be_bytes();
+    let host = if apart {
+        Ipv4Addr::new(10, high, middle, low)
+    } else {
+        Ipv4Addr::new(127, 0, 0, 1 + low % HOSTS)
+    };
+    SocketAddr::from((host, 1))
 }
 
 impl World {
@@ -113,7 +118,7 @@ impl World {
         self.calendar.at(at, greeting);
         self.decide(Event::Arrived(Box::new(Arrival {
             worker,
-            address: address_of(worker),
+            address: address_of(worker, self.swarm.apart),
             capacity: self.swarm.capacity,
             memory: self.swarm.memory,
             introduction,
