@@ -9,11 +9,15 @@ use std::thread;
 use std::time::SystemTime;
 
 use quinn::AsyncUdpSocket;
+use quinn::congestion::ControllerFactory;
 use rustls::CipherSuite;
 use rustls::crypto::CryptoProvider;
 use tokio::sync::oneshot;
 
 use crate::trust::{Clock, ends_evenly};
+
+/// Makes what decides how fast a connection sends.
+pub type Congestion = Arc<dyn ControllerFactory + Send + Sync>;
 
 /// What a process stands on.
 #[derive(Debug, Clone, Default)]
@@ -41,6 +45,11 @@ pub trait SimulatedHost: Debug + Send + Sync {
 
     /// By which clock certificates begin and run out.
     fn clock(&self) -> Clock;
+
+    /// What decides how fast connections send, to compare it with what suits the path, which is taken by default.
+    fn congestion(&self) -> Option<Congestion> {
+        None
+    }
 }
 
 impl Environment {
@@ -119,6 +128,14 @@ impl Environment {
     #[must_use]
     pub fn now(&self) -> SystemTime {
         self.clock().now()
+    }
+
+    /// What decides how fast connections send. None where it is what suits the path.
+    pub(crate) fn congestion(&self) -> Option<Congestion> {
+        match self {
+            Self::Host => None,
+            Self::Simulated(given) => given.congestion(),
+        }
     }
 
     /// TLS's algorithms. Chosen here and not for the process, so that a program that embeds us may choose others for itself.

@@ -1,4 +1,4 @@
-//! A path between two sockets: each datagram takes its time, so many bytes go each second, and what does not find room is dropped.
+//! A path between two sockets on this host, through which datagrams go as its two ways have it.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -11,14 +11,13 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 
+use crate::way::{Fate, Kind, Way};
+
 /// The largest datagram.
 const DATAGRAM_BYTES: usize = 1 << 16;
 
 /// So often it is looked whether the path ends.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// What waits for its turn for longer than this is dropped: a router's buffer.
-const BUFFER: Duration = Duration::from_millis(100);
 
 /// What is asked of the kernel for each socket.
 const SOCKET_BYTES: usize = 8 << 20;
@@ -32,28 +31,21 @@ pub(crate) struct Path {
 #[derive(Default)]
 struct Shared {
     over: AtomicBool,
-    dropped: AtomicU64,
+    crowded: AtomicU64,
+    lost: AtomicU64,
     /// The socket that dials.
     dialler: OnceLock<SocketAddr>,
 }
 
-/// What a datagram meets in one direction.
-#[derive(Clone, Copy)]
-struct Way {
-    takes: Duration,
-    bytes_per_second: u64,
-}
-
 impl Path {
     /// Leads to `to`; whatever comes first from elsewhere is the other end.
-    pub(crate) fn begin(to: SocketAddr, takes: Duration, bytes_per_second: u64) -> Result<Self> {
-        let (front, back) = (socket()?, socket()?);
-        back.connect(to)?;
+    pub(crate) fn begin(to: SocketAddr, forth: Kind, back: Kind) -> Result<Self> {
+        let (front, rear) = (socket()?, socket()?);
+        rear.connect(to)?;
         let (address, shared) = (front.local_addr()?, Arc::new(Shared::default()));
-        let way = Way { takes, bytes_per_second };
-        let (there, here) = (front.try_clone()?, back.try_clone()?);
-        lead(way, Arc::clone(&shared), front, move |datagram, _| back.send(datagram));
-        lead(way, Arc::clone(&shared), here, move |datagram, shared| {
+        let (there, here) = (front.try_clone()?, rear.try_clone()?);
+        lead(forth, Arc::clone(&shared), front, move |datagram, _| rear.send(datagram));
+        lead(back, Arc::clone(&shared), here, move |datagram, shared| {
             shared.dialler.get().map_or(Ok(0), |dialler| there.send_to(datagram, dialler))
         });
         Ok(Self { address, shared })
@@ -63,9 +55,14 @@ impl Path {
         self.address
     }
 
-    /// How many datagrams found no room.
-    pub(crate) fn dropped(&self) -> u64 {
-        self.shared.dropped.load(Ordering::Relaxed)
+    /// How many datagrams found no room in a queue.
+    pub(crate) fn crowded(&self) -> u64 {
+        self.shared.crowded.load(Ordering::Relaxed)
+    }
+
+    /// How many were lost at random.
+    pub(crate) fn lost(&self) -> u64 {
+        self.shared.lost.load(Ordering::Relaxed)
     }
 }
 
@@ -85,34 +82,38 @@ fn socket() -> Result<UdpSocket> {
 
 /// One direction: a thread that takes datagrams in, and one that sends each when its time has come.
 fn lead(
-    way: Way,
+    kind: Kind,
     shared: Arc<Shared>,
     from: UdpSocket,
     send: impl Fn(&[u8], &Shared) -> io::Result<usize> + Send + 'static,
 ) {
     let (queue, due) = channel();
     let sending = Arc::clone(&shared);
-    thread::spawn(move || take_in(way, &shared, &from, &queue));
+    thread::spawn(move || take_in(kind, &shared, &from, &queue));
     thread::spawn(move || send_out(&due, |datagram| send(datagram, &sending)));
 }
 
-fn take_in(way: Way, shared: &Shared, from: &UdpSocket, queue: &Sender<(Instant, Vec<u8>)>) {
+fn take_in(kind: Kind, shared: &Shared, from: &UdpSocket, queue: &Sender<(Instant, Vec<u8>)>) {
     let mut buffer = vec![0; DATAGRAM_BYTES];
-    let mut free = Instant::now();
+    let mut way = Way::new(kind, Instant::now());
     while !shared.over.load(Ordering::Relaxed) {
         let Ok((length, sender)) = from.recv_from(&mut buffer) else {
             continue;
         };
         let _ = shared.dialler.get_or_init(|| sender);
-        let now = Instant::now();
-        let begins = free.max(now);
-        if begins - now > BUFFER {
-            shared.dropped.fetch_add(1, Ordering::Relaxed);
-            continue;
-        }
-        free = begins + Duration::from_secs_f64(length as f64 / way.bytes_per_second as f64);
+        let due = match way.take(Instant::now(), length) {
+            Fate::Arrives(due) => due,
+            Fate::Crowded => {
+                shared.crowded.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
+            Fate::Lost => {
+                shared.lost.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
+        };
         let datagram = buffer.get(..length).unwrap_or_default().to_vec();
-        if queue.send((free + way.takes, datagram)).is_err() {
+        if queue.send((due, datagram)).is_err() {
             return;
         }
     }

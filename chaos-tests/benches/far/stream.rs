@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use sardana::WorkerId;
-use sardana_net::quic::{Door, Purpose, accept, bind_server, connect};
+use sardana_net::environment::Environment;
+use sardana_net::quic::{Door, Reach, accept, bind_peer_on, connect};
 use sardana_net::trust::{Authority, PeerIdentity, Role};
-use sardana_protocol::words::JobId;
+use sardana_protocol::words::{JobId, WorkerId};
 use tokio::runtime::{Builder, Runtime};
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -15,13 +15,17 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const JOB: JobId = JobId::new([9; 16]);
 
 /// MiB per second of one stream of `bytes`, from the request for it to its last byte. Each end has a thread of its own, and an endpoint at
-/// `local`; the end that asks dials what `through` says of the other end's address.
-pub(crate) fn bandwidth(bytes: usize, local: IpAddr, through: impl FnOnce(SocketAddr) -> Result<SocketAddr>) -> Result<f64> {
+/// `local` that takes the other for as far as `reach` says; the end that asks dials what `through` says of the other end's address.
+pub(crate) fn bandwidth(
+    bytes: usize,
+    (local, reach): (IpAddr, Reach),
+    through: impl FnOnce(SocketAddr) -> Result<SocketAddr>,
+) -> Result<f64> {
     let authority = Authority::new(JOB)?;
     let (giving, taking) = (authority.issue(Role::Worker, 1)?, authority.issue(Role::Worker, 2)?);
     let local = SocketAddr::from((local, 0));
     let server = runtime()?;
-    let endpoint = server.block_on(async { bind_server(&giving, Purpose::Peer, local) })?;
+    let endpoint = server.block_on(async { bind_peer_on(&Environment::Host, &giving, local, reach) })?;
     let address = through(SocketAddr::from((Ipv4Addr::LOCALHOST, endpoint.local_addr()?.port())))?;
     let serving = std::thread::spawn(move || {
         server.block_on(async {
@@ -37,7 +41,7 @@ pub(crate) fn bandwidth(bytes: usize, local: IpAddr, through: impl FnOnce(Socket
         })
     });
     let took = runtime()?.block_on(async {
-        let endpoint = bind_server(&taking, Purpose::Peer, local)?;
+        let endpoint = bind_peer_on(&Environment::Host, &taking, local, reach)?;
         let giver = PeerIdentity::worker(JOB, WorkerId::new(1));
         let connection = connect(&endpoint, address, giver, DEADLINE).await?;
         let mut data = vec![0_u8; bytes];

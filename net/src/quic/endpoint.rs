@@ -295,7 +295,8 @@ fn open(
 
     let server = server.map(|crypto| {
         // Widened once the peer is known.
-        let transport = transport(path, |transport| purpose.bound_newcomers(transport, path.stream_bytes()));
+        let bound = |transport: &mut _| purpose.bound_newcomers(transport, path.stream_bytes());
+        let transport = transport(environment, path, bound);
         let mut config = ServerConfig::with_crypto(Arc::new(crypto));
         config
             .transport_config(Arc::new(transport))
@@ -305,7 +306,8 @@ fn open(
         config
     });
     let mut client = ClientConfig::new(Arc::new(client));
-    let transport = transport(path, |transport| purpose.bound(transport, path.stream_bytes(), reach));
+    let bound = |transport: &mut _| purpose.bound(transport, path.stream_bytes(), reach);
+    let transport = transport(environment, path, bound);
     client.transport_config(Arc::new(transport));
 
     config
@@ -318,7 +320,7 @@ fn open(
     Ok(endpoint)
 }
 
-fn transport(path: Path, bound: impl FnOnce(&mut TransportConfig)) -> TransportConfig {
+fn transport(environment: &Environment, path: Path, bound: impl FnOnce(&mut TransportConfig)) -> TransportConfig {
     let mut transport = TransportConfig::default();
     transport
         .max_idle_timeout(Some(
@@ -327,6 +329,9 @@ fn transport(path: Path, bound: impl FnOnce(&mut TransportConfig)) -> TransportC
         .keep_alive_interval(Some(KEEP_ALIVE));
     bound(&mut transport);
     path.fit(&mut transport);
+    if let Some(congestion) = environment.congestion() {
+        transport.congestion_controller_factory(congestion);
+    }
     transport
 }
 
