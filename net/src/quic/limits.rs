@@ -178,6 +178,22 @@ pub const LOOPBACK_WINDOW_BYTES: usize = 1 << 20;
 /// would wait for delayed acknowledgements each time.
 pub const LEAST_DATAGRAMS: usize = 4;
 
+/// Bytes that a connection between hosts may have on their way before anything is acknowledged: ten of the largest datagrams (RFC 9002, 7.2).
+pub const NETWORK_WINDOW_BYTES: u64 = 10 * NETWORK_BYTES as u64;
+
+/// Nothing queues on a long way while round trips are longer than the shortest by no more than this part of it. A router that holds a
+/// quarter of what is under way makes them longer by a quarter before it drops anything.
+pub const QUEUE_SHARE: u32 = 8;
+
+/// And by no more than this: timers go off a millisecond late, and packets leave in bursts.
+pub const QUEUE_LEAST: Duration = Duration::from_millis(2);
+
+/// Of so many bytes one may be lost by chance on a long way: 2 %.
+pub const CHANCE_LOSS_SHARE: u64 = 50;
+
+/// So many datagrams more may be lost by chance within two round trips: what is rare among many is not among few.
+pub const CHANCE_LOSSES: u64 = 3;
+
 /// Longest reason of the other end that is shown.
 pub const REASON_CHARS: usize = 256;
 

@@ -7,6 +7,7 @@
 mod connect;
 mod connection_ids;
 mod crypto;
+mod discerning;
 mod door;
 mod endpoint;
 mod explain;

@@ -1,4 +1,20 @@
-//! Which datagrams suit the path: loopback carries 64 KiB at once, everywhere else QUIC's own discovery finds what is carried.
+//! Which datagrams suit the path: loopback carries 64 KiB at once, everywhere else QUIC's own discovery finds what is carried. And which
+//! congestion controller.
+//!
+//! - **Loopback**: CUBIC. Nothing is lost there that a smaller window would have saved: the send window keeps to the sockets' buffers.
+//! - **A network**: CUBIC, whose first window is ten of the largest datagrams (RFC 9002, 7.2, has ten as well, but of no more than 14,720 bytes
+//!   together). They are paced, so where routers hold a quarter of what is under way none was lost for it. A new connection takes 216 ms
+//!   instead of 409 for 80 KB over 100 ms, 504 instead of 769 for 800 KB; twice that window would take 151 and 408, but lost packets where 1 Gbit/s
+//!   and a round trip of 1 ms have such a router.
+//! - **One that is said to be far**: the same, but [`Discerning`] of losses. Nearer, round trips tell too little of queues, and next to nothing
+//!   is lost but for want of room.
+//!
+//! Not NewReno: over 100 ms and a short queue it carries 71 % where CUBIC carries 92, and as little where some is lost by chance. Not BBR as quinn 0.11 has it,
+//! which is not paced by its own rate, and whose largest bandwidth never runs out: alone on a path of 100 Mbit/s it loses 67 % of what it
+//! sends at 100 ms and carries 15 %, and 83 % at 20 ms, where it leaves CUBIC 9 % beside it. (`cargo bench -p sardana-chaos-tests --bench
+//! congestion -- 20 100 20 --of bbr --beside cubic`.)
+//!
+//! [`Discerning`]: super::discerning::Discerning
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,11 +22,13 @@ use std::sync::Arc;
 use quinn::congestion::CubicConfig;
 use quinn::{MtuDiscoveryConfig, TransportConfig};
 
+use super::discerning::DiscerningConfig;
 use super::limits::{
     LEAST_DATAGRAMS, LOOPBACK_STREAM_WINDOW_BYTES, LOOPBACK_V4_BYTES, LOOPBACK_V6_BYTES, LOOPBACK_WINDOW_BYTES,
-    NETWORK_BYTES, ROOMY_BUFFER_BYTES, TIGHT_LOOPBACK_BYTES,
+    NETWORK_BYTES, NETWORK_WINDOW_BYTES, ROOMY_BUFFER_BYTES, TIGHT_LOOPBACK_BYTES,
 };
 use super::reach::Reach;
+use crate::environment::Congestion;
 
 /// What an endpoint on one local address does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,8 +90,28 @@ impl Path {
         }
     }
 
+    /// What decides how fast a connection sends.
+    fn congestion(self) -> Congestion {
+        let mut cubic = CubicConfig::default();
+        match self {
+            Self::Loopback { window_bytes, .. } => {
+                cubic.initial_window(LOOPBACK_WINDOW_BYTES.min(window_bytes) as u64);
+                Arc::new(cubic)
+            }
+            Self::Network { reach } => {
+                cubic.initial_window(NETWORK_WINDOW_BYTES);
+                if reach.is_far() {
+                    Arc::new(DiscerningConfig(cubic))
+                } else {
+                    Arc::new(cubic)
+                }
+            }
+        }
+    }
+
     /// Fits a connection to the path.
     pub(super) fn fit(self, transport: &mut TransportConfig) {
+        transport.congestion_controller_factory(self.congestion());
         match self {
             Self::Network { reach } => {
                 let mut discovery = MtuDiscoveryConfig::default();
@@ -86,8 +124,6 @@ impl Path {
                 datagram_bytes,
                 window_bytes,
             } => {
-                let mut congestion = CubicConfig::default();
-                congestion.initial_window(LOOPBACK_WINDOW_BYTES.min(window_bytes) as u64);
                 transport
                     // Ten segments of such datagrams exceed 64 KiB and would be lost without a word.
                     .enable_segmentation_offload(false)
@@ -96,7 +132,6 @@ impl Path {
                     .min_mtu(TIGHT_LOOPBACK_BYTES)
                     .initial_mtu(datagram_bytes)
                     .mtu_discovery_config(None)
-                    .congestion_controller_factory(Arc::new(congestion))
                     // Both ends are on one host and got alike buffers. More on the way than fits is dropped by the kernel.
                     .send_window(window_bytes as u64);
             }
@@ -107,8 +142,11 @@ impl Path {
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
+    use quinn::congestion::{Controller, Cubic};
+
+    use super::super::discerning::Discerning;
     use super::*;
 
     const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -143,6 +181,24 @@ mod tests {
             least,
             "a window of no datagram would never send"
         );
+    }
+
+    fn controller(path: Path) -> Box<dyn Controller> {
+        path.congestion().build(Instant::now(), NETWORK_BYTES)
+    }
+
+    #[test]
+    fn all_but_far_peers_are_sent_to_by_cubic() {
+        let host = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+        let network = |millis| Path::of(host, 4 << 20, Reach::of(Duration::from_millis(millis)).unwrap());
+        for (path, first) in [(Path::of(V4, 4 << 20, Reach::default()), 1 << 20), (network(11), 65_400)] {
+            assert_eq!(controller(path).initial_window(), first);
+            assert!(controller(path).into_any().is::<Cubic>(), "{path:?}");
+        }
+        for millis in [12, 100] {
+            assert_eq!(controller(network(millis)).initial_window(), 65_400);
+            assert!(controller(network(millis)).into_any().is::<Discerning>(), "{millis} ms");
+        }
     }
 
     #[test]

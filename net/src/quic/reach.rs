@@ -43,6 +43,12 @@ impl Reach {
         WINDOW_STREAMS * self.stream_bytes
     }
 
+    /// Whether a peer is said to be farther than the default takes it for.
+    #[must_use]
+    pub(super) const fn is_far(self) -> bool {
+        self.stream_bytes > STREAM_WINDOW_BYTES
+    }
+
     /// What is kept until the peer has acknowledged it.
     #[must_use]
     pub(super) const fn send_bytes(self) -> u64 {

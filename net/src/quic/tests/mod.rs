@@ -3,6 +3,8 @@
 mod clocks;
 mod crowds;
 mod far;
+mod line;
+mod lossy;
 
 use std::future::{Future, ready};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
