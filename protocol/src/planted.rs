@@ -4,30 +4,40 @@
 #[cfg(feature = "planted-bugs")]
 use std::cell::Cell;
 
+use crate::job::JobKind;
+
 macro_rules! bugs {
-    ($($(#[doc = $what:literal])+ $bug:ident,)+) => {
+    ($($kind:ident { $($(#[doc = $what:literal])+ $bug:ident,)+ })+) => {
         /// A bug, and what is wrong then. Each is a slip that one could make in a line.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Bug {
-            $($(#[doc = $what])+ $bug,)+
+            $($($(#[doc = $what])+ $bug,)+)+
         }
 
         impl Bug {
             /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$bug),+];
+            pub const ALL: &'static [Self] = &[$($(Self::$bug),+),+];
 
             /// What is wrong then, in a sentence.
             #[must_use]
             pub const fn what(self) -> &'static str {
                 match self {
-                    $(Self::$bug => concat!($($what),+).trim_ascii(),)+
+                    $($(Self::$bug => concat!($($what),+).trim_ascii(),)+)+
+                }
+            }
+
+            /// In which kind of job it bites.
+            #[must_use]
+            pub const fn kind(self) -> JobKind {
+                match self {
+                    $($(Self::$bug)|+ => JobKind::$kind,)+
                 }
             }
         }
     };
 }
 
-bugs! {
+bugs! { Training {
     /// A worker halts, and promises, for a generation older than it has promised already.
     OldHalt,
     /// A `Halt` that is said again is not answered again.
@@ -142,7 +152,32 @@ bugs! {
     ForeignCheckpoint,
     /// The job ends without waiting for its last checkpoint.
     LastNotAwaited,
-}
+} Group {
+    /// Workers beyond the most that a group may have are seated, too.
+    MaxIgnored,
+    /// A group that is full is ended for one that waits for a place.
+    RenewedThoughFull,
+    /// A worker that comes later is taken in only once something breaks.
+    NewcomerIgnored,
+    /// A group goes on with a member that is to leave.
+    LeaverKept,
+    /// A member that has given its generation up is not heard.
+    GivenUpIgnored,
+    /// A member that has given its generation up is said to have finished.
+    GivenUpFinishes,
+    /// That a member has finished is said once, and not again with its heartbeats.
+    DoneSaidOnce,
+    /// A member halts, and its group goes on.
+    GroupGoesOn,
+    /// A member halts, and keeps its seat.
+    SeatKept,
+    /// The job is done when one member has finished.
+    OneDoneEnds,
+    /// A stop is forgotten while a generation forms.
+    StopForgotten,
+    /// A stop after a restart fails the job of a group that has begun.
+    StopInVain,
+} }
 
 #[cfg(feature = "planted-bugs")]
 thread_local! {

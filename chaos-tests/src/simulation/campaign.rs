@@ -103,18 +103,23 @@ impl Campaign {
 
 /// A machine that panics has broken something, too.
 pub(crate) fn play_caught(seed: u64, minutes: u64, telling: Telling) -> Played {
-    catch_unwind(AssertUnwindSafe(|| play(seed, minutes, telling))).unwrap_or_else(|panic| {
+    caught(|| play(seed, minutes, telling)).unwrap_or_else(|violation| Played {
+        counts: Counts::default(),
+        coverage: Coverage::default(),
+        checked: BTreeMap::new(),
+        excused: BTreeMap::new(),
+        violation: Some(violation),
+        digest: 0,
+    })
+}
+
+/// What a run is, or that a machine has panicked in it.
+pub(crate) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, Violation> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
         let text = panic
             .downcast_ref::<String>()
             .cloned()
             .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        Played {
-            counts: Counts::default(),
-            coverage: Coverage::default(),
-            checked: BTreeMap::new(),
-            excused: BTreeMap::new(),
-            violation: Some(Violation::new("no machine panics", text.unwrap_or_default())),
-            digest: 0,
-        }
+        Violation::new("no machine panics", text.unwrap_or_default())
     })
 }

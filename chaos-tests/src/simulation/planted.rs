@@ -5,11 +5,12 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sardana_protocol::job::JobKind;
 use sardana_protocol::planted::{Bug, plant};
 
-use super::Violation;
-use super::campaign::play_caught;
+use super::campaign::{caught, play_caught};
 use super::story::Telling;
+use super::{Violation, group};
 
 /// How bugs are looked for.
 #[derive(Debug, Clone, Copy)]
@@ -89,9 +90,11 @@ impl Hunting {
         let mut found = None;
         while found.is_none() && runs < self.runs {
             let seed = self.seed.wrapping_add(runs);
-            found = play_caught(seed, self.minutes, Telling::No)
-                .violation
-                .map(|violation| (seed, violation));
+            let violation = match bug.kind() {
+                JobKind::Training => play_caught(seed, self.minutes, Telling::No).violation,
+                JobKind::Group => caught(|| group(seed, self.minutes)).map_or_else(Some, |grouped| grouped.violation),
+            };
+            found = violation.map(|violation| (seed, violation));
             runs += 1;
         }
         plant(None);

@@ -13,6 +13,7 @@
 use super::seat::{Links, Seat, can_be_executed};
 use crate::job::Order;
 use crate::messages::{CatchUp, CoordinatorMessage, Form, Introduction, Ring, Standing, Tally, WorkerMessage};
+use crate::planted::{Bug, bites};
 use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, Step, WorkerId};
 
@@ -117,8 +118,8 @@ impl Taken {
         let generation = self.generation();
         let of_part = match self.part {
             Part::Takes => None,
-            Part::GivenUp => Some(WorkerMessage::GivenUp { generation }),
-            Part::Done => Some(WorkerMessage::Finished {
+            Part::GivenUp if !bites(Bug::GivenUpFinishes) => Some(WorkerMessage::GivenUp { generation }),
+            Part::GivenUp | Part::Done => Some(WorkerMessage::Finished {
                 generation,
                 step: Step::ZERO,
                 hash: StateHash::new([0; 32]),
@@ -219,11 +220,17 @@ impl GroupMember {
             return;
         }
         self.generation = generation;
-        let over = self.seat.take();
-        out.push(GroupCommand::Abort {
-            generation: over.map(|taken| taken.generation()),
-            next: generation,
-        });
+        let over = if bites(Bug::SeatKept) {
+            self.seat.clone()
+        } else {
+            self.seat.take()
+        };
+        if !bites(Bug::GroupGoesOn) {
+            out.push(GroupCommand::Abort {
+                generation: over.map(|taken| taken.generation()),
+                next: generation,
+            });
+        }
         out.push(GroupCommand::Send(WorkerMessage::Halted {
             generation,
             standing: standing(),
@@ -252,7 +259,8 @@ impl GroupMember {
 
     fn beat(&self, out: &mut Vec<GroupCommand>) {
         let leaving = self.leaving.clone().map(|reason| WorkerMessage::Leave { reason });
-        let of_seat = self.seat.iter().flat_map(Taken::said);
+        let is_said = |taken: &&Taken| taken.part != Part::Done || !bites(Bug::DoneSaidOnce);
+        let of_seat = self.seat.iter().filter(is_said).flat_map(Taken::said);
         let alive = WorkerMessage::Progress {
             generation: self.generation,
             step: Step::ZERO,

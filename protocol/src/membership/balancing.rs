@@ -18,6 +18,7 @@ use crate::assign::Means;
 use crate::limits::{
     HEARTBEAT, PACE_AGREES_PERCENT, PACE_FIGURES, REBALANCE_EVERY, REBALANCE_LEAST, REBALANCE_PERCENT, REBALANCE_STEPS,
 };
+use crate::planted::{Bug, bites};
 use crate::words::{Pace, WorkerId};
 
 /// Whether shards move towards faster members.
@@ -118,7 +119,7 @@ impl Membership {
     /// What a worker has to compute with in a generation where it takes this place.
     pub(super) fn means(&self, place: usize, worker: WorkerId) -> Option<Means> {
         let record = self.members.get(&worker)?;
-        let works = place < self.config.max as usize;
+        let works = place < self.config.max as usize || bites(Bug::MaxIgnored);
         Some(Means {
             capacity: if works { record.capacity } else { 0 },
             pieces: record.memory.pieces(),

@@ -12,7 +12,8 @@ impl Membership {
         // Asked with every message, and nearly always for nothing.
         let census = self.members.census();
         let all = census.finished == census.busy;
-        if census.finished == 0 || !(all || bites(Bug::DoneTooEarly)) {
+        let too_early = bites(Bug::DoneTooEarly) || bites(Bug::OneDoneEnds);
+        if census.finished == 0 || !(all || too_early) {
             return;
         }
         // While the last checkpoint is awaited, each of them goes on saying that it lives.
@@ -37,7 +38,7 @@ impl Membership {
             .members
             .iter()
             .any(|(worker, record)| record.is_busy() && !self.is_member(*worker));
-        if (endings.len() < seated.len() || !counted) && !bites(Bug::DoneTooEarly) {
+        if (endings.len() < seated.len() || !counted) && !too_early {
             return;
         }
         if endings.iter().any(|(_, found)| !found.same_bits(ending)) {

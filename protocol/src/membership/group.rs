@@ -11,6 +11,7 @@ use super::roster::Ending;
 use super::{Membership, Phase, Resumed, Stage, Stop};
 use crate::job::{JobKind, kind_of};
 use crate::limits::{GROUP_STANDS, MAX_WORKERS};
+use crate::planted::{Bug, bites};
 use crate::state::StateHash;
 use crate::words::{Generation, Step, WorkerId};
 
@@ -22,7 +23,11 @@ impl Membership {
 
     /// How many workers a generation has at most. Those beyond `max` wait where nothing is trained: a spare is of use only if it has a state.
     pub(super) fn most_members(&self) -> usize {
-        let most = if self.is_group() { self.config.max } else { MAX_WORKERS };
+        let most = if self.is_group() && !bites(Bug::MaxIgnored) {
+            self.config.max
+        } else {
+            MAX_WORKERS
+        };
         most.clamp(1, MAX_WORKERS) as usize
     }
 
@@ -32,7 +37,7 @@ impl Membership {
             return;
         }
         let members = self.formation.as_ref().map_or(0, |formation| formation.world_size());
-        let has_room = members < self.most_members();
+        let has_room = members < self.most_members() || bites(Bug::RenewedThoughFull);
         let comes = || {
             let mut quiet = self.members.values().filter(|record| record.quiet().is_some());
             quiet.any(|record| self.cools_for(record).is_zero())
@@ -42,15 +47,16 @@ impl Membership {
             leaving.any(|(worker, record)| self.is_member(worker) && record.ending().is_none())
         };
         // Where one has finished all say so soon, but for one that leaves instead. None is stopped on the way for one that comes now.
-        let is_wanted = has_room && !self.is_ending() && self.members.census().quiet > 0;
-        if goes() || (is_wanted && comes()) {
+        let is_wanted = has_room && !self.is_ending() && self.members.census().quiet > 0 && !bites(Bug::NewcomerIgnored);
+        if (goes() && !bites(Bug::LeaverKept)) || (is_wanted && comes()) {
             self.disturb();
         }
     }
 
     /// An operation of a member has failed, or its program has let go of the generation.
     pub(super) fn given_up(&mut self, worker: WorkerId, generation: Generation) {
-        if self.is_group() && generation == self.formed && self.is_formed() && self.is_member(worker) {
+        let is_news = generation == self.formed && self.is_formed() && self.is_member(worker);
+        if self.is_group() && is_news && !bites(Bug::GivenUpIgnored) {
             self.disturb();
         }
     }
@@ -83,7 +89,7 @@ impl Membership {
             return;
         }
         // Of an earlier life all may be gone, with what was written down of them.
-        if self.formed.count() == 0 && !self.earlier.resumed {
+        if self.formed.count() == 0 && (!self.earlier.resumed || bites(Bug::StopInVain)) {
             return self.stop_in_vain();
         }
         self.end(Ending {

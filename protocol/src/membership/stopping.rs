@@ -6,14 +6,18 @@ use super::roster::Place;
 use super::{Membership, Phase, Record, Stop};
 use crate::limits::RESEND;
 use crate::messages::{CoordinatorMessage, Trailer};
+use crate::planted::{Bug, bites};
 use crate::status::Stage;
 use crate::words::Step;
 
 impl Membership {
     pub(super) fn stop_requested(&mut self) {
         if self.is_group() && self.stage() != Stage::Done {
+            let forgets = matches!(self.phase, Phase::Forming { .. }) && bites(Bug::StopForgotten);
             // It ends as soon as it is known what an earlier life has left.
-            self.stop = Stop::Wanted { asked: self.now };
+            if !forgets {
+                self.stop = Stop::Wanted { asked: self.now };
+            }
             return;
         }
         match self.phase {

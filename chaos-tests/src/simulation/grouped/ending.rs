@@ -26,17 +26,27 @@ pub(super) struct Ending {
 }
 
 impl World {
-    /// Something is to end the job: soon, and often just after the coordinator has begun another life.
+    /// Something is to end the job: soon, and often just after the coordinator has begun another life, or while a generation forms.
     pub(super) fn begin_to_end(&mut self) {
         if self.dice.once_in(2) {
             self.ending.finishes = true;
+            // Often some have said so to a coordinator that is gone by the time the others do.
+            if self.dice.once_in(2) {
+                let wait = self.between(0, 5_000);
+                self.after(wait, Happening::Crash);
+            }
             return;
         }
         self.ending.stops = true;
-        if self.dice.once_in(2) {
+        let most = if self.dice.once_in(2) {
             self.crash_coordinator();
-        }
-        let wait = self.between(0, 5_000);
+            5_000
+        } else {
+            // While the others form the next generation, if it comes so soon.
+            self.kill_one();
+            100
+        };
+        let wait = self.between(0, most);
         self.after(wait, Happening::Stop);
     }
 

@@ -57,6 +57,13 @@ impl World {
         self.dice.pick(&all)
     }
 
+    /// A process is killed.
+    pub(super) fn kill_one(&mut self) {
+        if let Some(worker) = self.any() {
+            self.end_process(worker);
+        }
+    }
+
     pub(super) fn fault(&mut self) {
         if self.now() >= self.faults_end || self.ending.done {
             return;

@@ -7,6 +7,7 @@ use sardana_protocol::member::{GroupCommand, GroupEvent};
 use sardana_protocol::messages::{CoordinatorMessage, WorkerMessage};
 use sardana_protocol::words::{Incarnation, WorkerId};
 
+use super::oracle::Oracle;
 use super::process::{Process, Seat};
 use super::world::{Happening, World};
 
@@ -131,7 +132,7 @@ impl World {
             match command {
                 GroupCommand::Send(message) => self.says(worker, message),
                 GroupCommand::Connect(form) => {
-                    let held = self.oracle.sits(worker, &form);
+                    let held = self.oracle.sits(worker, &form, self.coordinator.most());
                     self.held(held);
                     let (generation, since) = (form.generation, self.now());
                     if let Some(process) = self.processes.get_mut(&worker) {
@@ -158,6 +159,10 @@ impl World {
     }
 
     fn says(&mut self, worker: WorkerId, message: WorkerMessage) {
+        if let WorkerMessage::Halted { generation, .. } = message {
+            let seat = self.processes.get(&worker).and_then(|process| process.seat.as_ref());
+            self.held(Oracle::halted(worker, generation, seat.map(|seat| seat.form.generation)));
+        }
         if let Some(session) = self.processes.get(&worker).and_then(|process| process.session) {
             let message = Box::new(message);
             let said = Happening::ToCoordinator {

@@ -71,10 +71,20 @@ impl Oracle {
         })
     }
 
-    /// `worker` takes this seat.
-    pub(super) fn sits(&mut self, worker: WorkerId, form: &Form) -> Held {
+    /// `worker` says that it has halted for `generation`: it has no group of an older one any more.
+    pub(super) fn halted(worker: WorkerId, generation: Generation, seated: Option<Generation>) -> Held {
+        holds(seated.is_none(), "GEN-3", || {
+            format!("{worker} says that it has halted for {generation}, and its group of {seated:?} goes on")
+        })
+    }
+
+    /// `worker` takes this seat, of `most` that there may be.
+    pub(super) fn sits(&mut self, worker: WorkerId, form: &Form, most: usize) -> Held {
         let generation = form.generation;
         self.promises(worker, generation)?;
+        holds(form.world_size as usize <= most, "GEN-2", || {
+            format!("{worker} is told of more members than the {most} that there may be: {form:?}")
+        })?;
         let told = self.generations.entry(generation).or_insert_with(|| Told {
             world_size: form.world_size,
             digest: form.digest,

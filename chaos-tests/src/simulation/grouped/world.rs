@@ -87,6 +87,8 @@ pub(super) enum Happening {
         generation: Generation,
     },
     Fault,
+    /// The coordinator crashes.
+    Crash,
     /// An operator asks for the end.
     Stop,
     /// A worker that dials is told that the job is over.
@@ -289,6 +291,7 @@ impl World {
             } => self.result(worker, generation, number),
             Happening::Breaks { worker, generation } => self.breaks(worker, generation),
             Happening::Fault => self.fault(),
+            Happening::Crash => self.crash_coordinator(),
             Happening::Stop => self.stop(),
             Happening::Over { worker } => self.hears_of_the_end(worker),
         }
@@ -315,6 +318,7 @@ impl World {
             | Happening::SessionLost { .. }
             | Happening::Exited { .. }
             | Happening::Fault
+            | Happening::Crash
             | Happening::Stop => return None,
         };
         let frozen = self.processes.get(worker)?.frozen;
