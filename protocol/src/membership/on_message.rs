@@ -166,8 +166,8 @@ impl Membership {
     }
 
     fn finished(&mut self, worker: WorkerId, generation: Generation, ending: Ending) {
-        // A generation that is planned changes nothing until it begins.
-        if generation != self.formed || !self.is_formed() {
+        // A generation that is planned changes nothing until it begins, nor does one who is in none.
+        if generation != self.formed || !self.is_formed() || !self.is_member(worker) {
             return;
         }
         let step = ending.step;

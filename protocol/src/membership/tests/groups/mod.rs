@@ -280,6 +280,19 @@ fn what_is_not_answered_is_said_again() {
 }
 
 #[test]
+fn what_one_that_waits_for_a_place_says_of_the_generation_changes_nothing() {
+    let mut job = Job::training(2, Config { max: 2, ..group() });
+    job.arrives(3, 0);
+    assert_eq!(job.says(3, finished(1, 0, hash(0))), [""; 0]);
+    assert_eq!(job.gives_up(3, 1), [""; 0]);
+    assert_eq!(job.link_broken(3, 1, 1), [""; 0]);
+    assert_eq!(job.ready(3, 1), [""; 0]);
+    // It neither keeps the place that it does not have, nor the others from finishing.
+    job.says(1, finished(1, 0, hash(0)));
+    any_begins(&job.says(2, finished(1, 0, hash(0))), "done at s0");
+}
+
+#[test]
 fn a_status_says_who_is_in_the_group_and_who_waits_for_a_place() {
     let mut job = Job::training(2, Config { max: 2, ..group() });
     job.arrives(3, 0);
