@@ -110,8 +110,12 @@ impl Found {
                 .any(|worker| self.ranks.values().any(|member| member == worker))
     }
 
-    /// Whether each member is known, and `is_there` or known to have ended.
-    fn is_accounted_for(&self, is_there: impl Fn(WorkerId) -> bool) -> bool {
+    /// Whether each member is known, and `is_there`, as so many are, or known to have ended.
+    fn is_accounted_for(&self, there: usize, is_there: impl Fn(WorkerId) -> bool) -> bool {
+        // Asked with all that is heard while they come one after the other.
+        if there + self.gone.len() < self.world_size as usize {
+            return false;
+        }
         let accounted = |rank: u32| {
             let worker = self.ranks.get(&Rank::new(rank));
             worker.is_some_and(|&worker| is_there(worker) || self.gone.contains(&worker))
@@ -327,7 +331,7 @@ impl Membership {
                 .formation_found(found)
                 .map_or(Verdict::Halt, |found| Verdict::Adopt(Box::new(found)));
         }
-        if patience || found.is_accounted_for(|worker| self.members.contains_key(&worker)) {
+        if patience || found.is_accounted_for(self.members.len(), |worker| self.members.contains_key(&worker)) {
             Verdict::Halt
         } else {
             Verdict::Wait

@@ -38,10 +38,7 @@ impl Membership {
         }
         let members = self.formation.as_ref().map_or(0, |formation| formation.world_size());
         let has_room = members < self.most_members() || bites(Bug::RenewedThoughFull);
-        let comes = || {
-            let mut quiet = self.members.values().filter(|record| record.quiet().is_some());
-            quiet.any(|record| self.cools_for(record).is_zero())
-        };
+        let comes = || self.members.quiet().any(|(_, record)| self.cools_for(record).is_zero());
         let goes = || {
             let mut leaving = self.members.leaving();
             leaving.any(|(worker, record)| self.is_member(worker) && record.ending().is_none())

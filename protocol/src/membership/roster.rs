@@ -186,6 +186,7 @@ impl Record {
 pub(super) struct Roster {
     records: BTreeMap<WorkerId, Record>,
     census: Census,
+    quiet: BTreeSet<WorkerId>,
     joining: BTreeSet<WorkerId>,
     leaving: BTreeSet<WorkerId>,
     /// With the states at which steps workers have finished, and how many with each.
@@ -275,22 +276,26 @@ impl Roster {
         self.records.values()
     }
 
-    /// The joiners.
-    pub(super) fn joining(&self) -> impl Iterator<Item = (WorkerId, &Record)> {
-        let look = |&worker: &WorkerId| {
+    fn among<'a>(&'a self, some: &'a BTreeSet<WorkerId>) -> impl Iterator<Item = (WorkerId, &'a Record)> {
+        some.iter().filter_map(|&worker| {
             self.visit(1);
             Some((worker, self.records.get(&worker)?))
-        };
-        self.joining.iter().filter_map(look)
+        })
+    }
+
+    /// The workers that have halted, or have nothing to halt.
+    pub(super) fn quiet(&self) -> impl Iterator<Item = (WorkerId, &Record)> {
+        self.among(&self.quiet)
+    }
+
+    /// The joiners.
+    pub(super) fn joining(&self) -> impl Iterator<Item = (WorkerId, &Record)> {
+        self.among(&self.joining)
     }
 
     /// The workers that are to leave.
     pub(super) fn leaving(&self) -> impl Iterator<Item = (WorkerId, &Record)> {
-        let look = |&worker: &WorkerId| {
-            self.visit(1);
-            Some((worker, self.records.get(&worker)?))
-        };
-        self.leaving.iter().filter_map(look)
+        self.among(&self.leaving)
     }
 
     pub(super) fn are_some_leaving(&self) -> bool {
@@ -340,15 +345,14 @@ impl Roster {
     pub(super) fn insert(&mut self, worker: WorkerId, record: Record) {
         self.remove(&worker);
         self.count(&record);
-        if record.joins() {
-            self.joining.insert(worker);
-        }
+        self.list(worker, &record);
         self.records.insert(worker, record);
     }
 
     pub(super) fn remove(&mut self, worker: &WorkerId) -> Option<Record> {
         let record = self.records.remove(worker)?;
         self.discount(&record);
+        self.quiet.remove(worker);
         self.joining.remove(worker);
         self.leaving.remove(worker);
         Some(record)
@@ -362,12 +366,22 @@ impl Roster {
         self.discount(&record);
         record.place = place;
         self.count(&record);
-        if record.joins() {
-            self.joining.insert(worker);
-        } else {
-            self.joining.remove(&worker);
-        }
+        self.list(worker, &record);
         self.records.insert(worker, record);
+    }
+
+    /// Among those that are looked at without all others, or not.
+    fn list(&mut self, worker: WorkerId, record: &Record) {
+        for (is_one, list) in [
+            (record.quiet().is_some(), &mut self.quiet),
+            (record.joins(), &mut self.joining),
+        ] {
+            if is_one {
+                list.insert(worker);
+            } else {
+                list.remove(&worker);
+            }
+        }
     }
 
     /// `worker` is to leave. False if it is not there, or was to leave before.

@@ -69,8 +69,9 @@ impl Membership {
     }
 
     pub(super) fn nothing_is_left_to_train(&self) -> bool {
-        let trained = self.training.reached >= self.config.steps && self.newest() == self.config.steps;
-        (trained && !self.is_group()) || self.stops_where_it_stands()
+        // All are looked at only where the last step was reached, which a group has not.
+        let is_last = !self.is_group() && self.training.reached >= self.config.steps;
+        (is_last && self.newest() == self.config.steps) || self.stops_where_it_stands()
     }
 
     fn could_train(&self) -> bool {

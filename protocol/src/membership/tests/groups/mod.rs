@@ -1,10 +1,13 @@
 //! Groups: each change of membership is a generation of its own, in which all begin together; how long operations take is not judged.
 
 mod later_lives;
+mod many;
 
 use super::*;
 use crate::job::Order;
-use crate::limits::{ADOPTION_PATIENCE, GATHER, GROUP_STANDS, HEARTBEAT, LINK_GRACE, RESEND, STALL_UNKNOWN, STOPPED_GRACE};
+use crate::limits::{
+    ADOPTION_PATIENCE, COOL, GATHER, GROUP_STANDS, HEARTBEAT, LINK_GRACE, RESEND, STALL_UNKNOWN, STOPPED_GRACE,
+};
 use crate::membership::JobRecord;
 use crate::messages::{MembersDigest, Motion, Ring, Seated};
 use crate::plan::Part;
