@@ -2,6 +2,8 @@
 //! compares each result with what it must be for the ranks that there are.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +13,11 @@ use sardana::launch::{Event, LaunchConfig, Launched, OperatorAnswer, OperatorReq
 use sardana::{Balance, JobEvent, LINK_VARIABLE, WorkerEvent, WorkerId};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
-const GROUP: &str = env!("CARGO_BIN_EXE_chaos_group");
+pub(crate) const GROUP: &str = env!("CARGO_BIN_EXE_chaos_group");
 const HOLD: u64 = 3;
 const GATE: u64 = 6;
 const ROUNDS: u64 = 10;
@@ -38,38 +40,49 @@ struct Play {
     _folder: TempDir,
 }
 
-/// Takes in what processes say, and their ends. One that works on is sent what it waits for once `go` lets it.
-async fn hear(listener: UnixListener, say: mpsc::UnboundedSender<String>, go: Arc<Semaphore>) {
-    while let Ok((stream, _)) = listener.accept().await {
-        let (say, go) = (say.clone(), Arc::clone(&go));
-        tokio::spawn(async move {
-            let (reading, mut writing) = stream.into_split();
-            let mut lines = BufReader::new(reading).lines();
-            let mut pid = None;
-            while let Ok(Some(line)) = lines.next_line().await {
-                let works_on = line.ends_with("works on");
-                pid = line.split_once(' ').map(|(pid, _)| pid.to_owned());
-                let _ = say.send(line);
-                if works_on && let Ok(permit) = go.acquire().await {
-                    permit.forget();
-                    let _ = writing.write_all(b"\n").await;
-                }
-            }
-            if let Some(pid) = pid {
-                let _ = say.send(format!("{pid} is gone"));
-            }
-        });
+/// What processes say at this socket from now on, and their ends. One that works on is sent what it waits for once a permit is there.
+pub(crate) fn hear(socket: &Path) -> Result<(mpsc::UnboundedReceiver<String>, Arc<Semaphore>)> {
+    let listener = UnixListener::bind(socket)?;
+    let (say, said) = mpsc::unbounded_channel();
+    let go = Arc::new(Semaphore::new(0));
+    let lets = Arc::clone(&go);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(take_in(stream, say.clone(), Arc::clone(&lets)));
+        }
+    });
+    Ok((said, go))
+}
+
+async fn take_in(stream: UnixStream, say: mpsc::UnboundedSender<String>, go: Arc<Semaphore>) {
+    let (reading, mut writing) = stream.into_split();
+    let mut lines = BufReader::new(reading).lines();
+    let mut pid = None;
+    while let Ok(Some(line)) = lines.next_line().await {
+        let works_on = line.ends_with("works on");
+        pid = line.split_once(' ').map(|(pid, _)| pid.to_owned());
+        let _ = say.send(line);
+        if works_on && let Ok(permit) = go.acquire().await {
+            permit.forget();
+            let _ = writing.write_all(b"\n").await;
+        }
     }
+    if let Some(pid) = pid {
+        let _ = say.send(format!("{pid} is gone"));
+    }
+}
+
+/// The arguments of [`GROUP`] where so many processes play.
+pub(crate) fn arguments(socket: &Path, workers: u32) -> Vec<OsString> {
+    let numbers = [ROUNDS, workers.into(), HOLD, GATE].map(|number| number.to_string().into());
+    [vec![socket.into()], numbers.to_vec()].concat()
 }
 
 impl Play {
     async fn begin(workers: u32, environment: &[(&str, &str)]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let socket = folder.path().join("said");
-        let listener = UnixListener::bind(&socket)?;
-        let (say, said) = mpsc::unbounded_channel();
-        let go = Arc::new(Semaphore::new(0));
-        tokio::spawn(hear(listener, say, Arc::clone(&go)));
+        let (said, go) = hear(&socket)?;
         let staffing = Staffing {
             workers,
             min: 1,
@@ -78,9 +91,7 @@ impl Play {
             shard_capacity: None,
             balance: Balance::Off,
         };
-        let numbers = [ROUNDS, workers.into(), HOLD, GATE].map(|number| number.to_string().into());
-        let arguments = [vec![socket.into()], numbers.to_vec()].concat();
-        let mut config = LaunchConfig::program(GROUP.into(), arguments, staffing);
+        let mut config = LaunchConfig::program(GROUP.into(), arguments(&socket, workers), staffing);
         config
             .environment
             .extend(environment.iter().map(|&(name, value)| (name.into(), value.into())));

@@ -1,6 +1,7 @@
 //! A job whose coordinator and workers are each on a host of their own, with an agent on each worker's.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::thread::JoinHandle;
@@ -41,6 +42,8 @@ pub(crate) struct Site {
     pub(crate) network: Network,
     /// When checkpoints are taken, if they are: then each worker's host keeps them.
     saves: Option<Saves>,
+    /// What becomes a worker, and its arguments.
+    program: (PathBuf, Vec<OsString>),
     /// Counts the lives of the job.
     lives: u32,
     began: Instant,
@@ -83,6 +86,12 @@ impl Site {
         Self::assembled(setup, network, None)
     }
 
+    /// The same, whose workers run another program than the trial's.
+    pub(crate) fn running(self, program: &str, arguments: Vec<OsString>) -> Self {
+        let program = (program.into(), arguments);
+        Self { program, ..self }
+    }
+
     fn assembled(setup: Setup, network: Network, saves: Option<Saves>) -> Result<Self> {
         let trial = trial(setup)?;
         let (say, said) = mpsc::unbounded_channel();
@@ -90,6 +99,7 @@ impl Site {
             trial,
             network,
             saves,
+            program: (WORKER.into(), Vec::new()),
             lives: 0,
             began: Instant::now(),
             say,
@@ -184,6 +194,7 @@ impl Site {
 
     fn agent(&mut self, host: Host, join: PathBuf, advertise: Option<IpAddr>) -> Result<()> {
         let (environment, say) = (self.trial.environment(), self.say.clone());
+        let (program, arguments) = self.program.clone();
         let keeps = self.saves.map(|_| self.trial.folder().join(format!("kept-{host}")));
         let (end, mut ends) = oneshot::channel();
         self.ends.push(end);
@@ -199,8 +210,8 @@ impl Site {
                     workers: 1,
                     restarts: 8,
                     output: Output::Inherit,
-                    program: WORKER.into(),
-                    arguments: vec![],
+                    program,
+                    arguments,
                     environment,
                 })
                 .await?;

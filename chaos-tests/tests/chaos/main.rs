@@ -8,6 +8,7 @@ mod endings;
 mod fault_points;
 mod freezer;
 mod frozen;
+mod group_paths;
 mod groups;
 mod hangs;
 mod harmed;

@@ -31,7 +31,7 @@ fn bulky() -> Setup {
 }
 
 /// A network between so many hosts, or the reason why there is none here.
-fn network(hosts: u8) -> Option<Network> {
+pub(crate) fn network(hosts: u8) -> Option<Network> {
     Network::new(hosts).inspect_err(|reason| println!("skipped: {reason}")).ok()
 }
 
