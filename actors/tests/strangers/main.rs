@@ -8,6 +8,7 @@ mod bystanders;
 mod costs;
 mod crowds;
 mod depots;
+mod groups;
 mod hellos;
 mod log;
 #[expect(dead_code, reason = "shared with other tests")]
