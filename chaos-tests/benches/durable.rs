@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{Advice, fadvise};
 use sardana::launch::{Event, LaunchError, Launched, launch};
-use sardana::{CheckpointEvent, Checkpointing, JobEvent};
+use sardana::{CheckpointEvent, Checkpointing, JobEvent, Reach};
 use sardana_chaos_tests::dice::mix;
 use sardana_chaos_tests::journal::{Deed, Journal, now_ns};
 use sardana_chaos_tests::pace::quantile;
@@ -138,7 +138,7 @@ fn main() -> Result<()> {
     report("read", loads, state, &times.restored, &times.plain_loads);
     println!(
         "durable/{mib} MiB: one QUIC stream alone carries {:.0} MiB/s",
-        stream::bandwidth(mib << 20, Ipv4Addr::LOCALHOST.into(), Ok)?
+        stream::bandwidth(mib << 20, (Ipv4Addr::LOCALHOST.into(), Reach::default()), Ok)?
     );
     if benchmark {
         torch(place.path(), mib)?;

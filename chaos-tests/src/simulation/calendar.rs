@@ -5,13 +5,13 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use sardana_protocol::member::Event;
-use sardana_protocol::messages::{CoordinatorMessage, Introduction, Tally, Trailer, WorkerMessage};
+use sardana_protocol::messages::{CoordinatorMessage, Introduction, Tally, WorkerMessage};
 use sardana_protocol::plan::HopId;
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 
 use super::faults::{Fault, Later};
-use super::model::Gradients;
+use super::model::{Gradients, Sum};
 use super::world::{AtDepot, Data, Finished, OfCheckpoint};
 
 /// One thing that happens to one party. One list, as long as it is: all that may happen waits in one calendar, and comes in the order of time.
@@ -84,9 +84,7 @@ pub(crate) enum Happening {
     Summed {
         worker: WorkerId,
         generation: Generation,
-        step: Step,
-        trailer: Trailer,
-        gradients: std::rc::Rc<[(u32, u64)]>,
+        sum: Sum,
     },
     /// What an owner has finished comes to a rank.
     ChunkCame {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::World;
 use crate::simulation::calendar::{Happening, Party};
-use crate::simulation::model::Sum;
 
 /// The time of a cluster counts while it has so many workers.
 const ENOUGH: usize = 3;
@@ -79,20 +78,7 @@ impl World {
                 hop,
                 gradients,
             } => self.visited(worker, generation, step, hop, gradients),
-            Happening::Summed {
-                worker,
-                generation,
-                step,
-                trailer,
-                gradients,
-            } => {
-                let sum = Sum {
-                    step,
-                    gradients,
-                    trailer,
-                };
-                self.summed(worker, generation, sum);
-            }
+            Happening::Summed { worker, generation, sum } => self.summed(worker, generation, sum),
             Happening::ChunkCame {
                 worker,
                 generation,

@@ -139,25 +139,18 @@ impl World {
             Part::Direct(_) | Part::Ring(_) => &[],
         };
         let next: Vec<WorkerId> = ends.iter().filter_map(|&end| ring.member(end)).collect();
-        let Sum {
-            step,
-            ref gradients,
-            trailer,
-        } = sum;
         for next in next {
             let on = Happening::Summed {
                 worker: next,
                 generation,
-                step,
-                trailer,
-                gradients: Rc::clone(gradients),
+                sum: sum.clone(),
             };
             self.carry(worker, next, on);
         }
         let event = Event::Summed {
             generation,
-            step,
-            trailer,
+            step: sum.step,
+            trailer: sum.trailer,
         };
         self.leave_for(worker, event, Data::Sum(sum));
     }
