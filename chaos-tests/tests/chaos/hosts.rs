@@ -12,7 +12,7 @@ use sardana::hosts::agent::AgentJoin;
 use sardana::hosts::coordinate::Succession;
 use sardana::hosts::{CoordinateConfig, InviteConfig, Role, agent, coordinate, enrol, invite};
 use sardana::launch::{Event, LaunchError, Output};
-use sardana::{AgentEvent, JobEvent, Summary, WorkerId};
+use sardana::{AgentEvent, JobEvent, ROUND_TRIP_VARIABLE, Summary, WorkerId};
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::{Ended, Told, Trial, all_gone, members_of, reported};
 use sardana_chaos_tests::verdict::Verdict;
@@ -40,6 +40,8 @@ enum Said {
 pub(crate) struct Site {
     pub(crate) trial: Trial,
     pub(crate) network: Network,
+    /// Whether workers are told that they are far from each other.
+    pub(crate) far: bool,
     /// When checkpoints are taken, if they are: then each worker's host keeps them.
     saves: Option<Saves>,
     /// What becomes a worker, and its arguments.
@@ -98,6 +100,7 @@ impl Site {
         Ok(Self {
             trial,
             network,
+            far: false,
             saves,
             program: (WORKER.into(), Vec::new()),
             lives: 0,
@@ -193,7 +196,10 @@ impl Site {
     }
 
     fn agent(&mut self, host: Host, join: PathBuf, advertise: Option<IpAddr>) -> Result<()> {
-        let (environment, say) = (self.trial.environment(), self.say.clone());
+        let (mut environment, say) = (self.trial.environment(), self.say.clone());
+        if self.far {
+            environment.push((ROUND_TRIP_VARIABLE.into(), "100".into()));
+        }
         let (program, arguments) = self.program.clone();
         let keeps = self.saves.map(|_| self.trial.folder().join(format!("kept-{host}")));
         let (end, mut ends) = oneshot::channel();

@@ -97,12 +97,8 @@ async fn over_a_long_way_on_which_some_is_lost() -> Result<()> {
         return Ok(());
     };
     let carried = proxy::lay(&network, proxy, &workers, DELAY).await?;
-    // A loss costs a round trip or two, and the pace.
-    let setup = Setup {
-        elements: 20_000,
-        ..bulky()
-    };
-    let mut site = Site::over(setup, network)?;
+    let mut site = Site::over(bulky(), network)?;
+    site.far = true;
     site.coordinate().await?;
     for host in workers {
         site.join(host, Some(proxy::told(host).into()))?;
