@@ -238,7 +238,7 @@ const PARTS: [(&str, &str); 19] = {
         ("the compression between workers", SETTINGS),
         ("the model (names, dtypes, shapes)", "give every worker the same model"),
         (
-            "what the model says of itself (loss, optimizer, schedule, held-out data)",
+            "what the program says of itself (of a model: loss, optimizer, schedule, held-out data; of a group: its settings)",
             SETTINGS,
         ),
         ("the device", "run every worker on the same kind of device"),

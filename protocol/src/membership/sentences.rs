@@ -82,12 +82,15 @@ impl fmt::Display for GenerationEvent {
                 fetching,
                 dropping,
             } => {
-                let (workers, again) = (count(members.len(), "worker"), count(*recomputed, "shard gradient"));
-                let fetch = if *fetching == 1 { "fetches" } else { "fetch" };
-                write!(
-                    f,
-                    "{generation} forms with {workers} at {step}: {again} again, {fetching} {fetch} the state"
-                )?;
+                let workers = count(members.len(), "worker");
+                write!(f, "{generation} forms with {workers} at {step}")?;
+                if *recomputed > 0 {
+                    write!(f, ", {} again", count(*recomputed, "shard gradient"))?;
+                }
+                if *fetching > 0 {
+                    let fetch = if *fetching == 1 { "fetches" } else { "fetch" };
+                    write!(f, ", {fetching} {fetch} the state")?;
+                }
                 if *dropping {
                     f.write_str(", some compute their shards anew for want of memory")?;
                 }
@@ -203,9 +206,9 @@ mod tests {
             fetching,
             dropping,
         };
-        let one = "g1.4 forms with 1 worker at s3: 1 shard gradient again, 1 fetches the state";
+        let one = "g1.4 forms with 1 worker at s3, 1 shard gradient again, 1 fetches the state";
         assert_eq!(sentence(forming(1, 1, false)), one);
-        let more = "g1.4 forms with 1 worker at s3: 2 shard gradients again, 0 fetch the state";
+        let more = "g1.4 forms with 1 worker at s3, 2 shard gradients again";
         assert_eq!(sentence(forming(0, 2, false)), more);
         let scarce = format!("{more}, some compute their shards anew for want of memory");
         assert_eq!(sentence(forming(0, 2, true)), scarce);

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use sardana_protocol::job::JobKind;
 use sardana_protocol::status::{CheckpointsView, DepotView, Doing, JobStatus, WorkerView};
 use sardana_protocol::words::{Pace, WorkerId, count};
 
@@ -104,9 +105,10 @@ pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     text
 }
 
-/// How much of the job is done, from 0 to 1. None before the job's length is known.
+/// How much of the job is done, from 0 to 1. None before the job's length is known, and of a group, whose work has no steps.
 pub(super) fn progress(status: &JobStatus) -> Option<f64> {
-    let steps = status.spec.as_ref()?.steps.get().max(1);
+    let spec = status.spec.as_ref().filter(|spec| spec.kind() != JobKind::Group)?;
+    let steps = spec.steps.get().max(1);
     #[expect(clippy::cast_precision_loss, reason = "a part of a bar")]
     let part = status.overview.step.get() as f64 / steps as f64;
     Some(part.clamp(0.0, 1.0))

@@ -250,6 +250,14 @@ fn any_screen_and_any_job_can_be_drawn() {
 }
 
 #[test]
+fn a_group_has_no_bar_since_its_work_has_no_steps() {
+    let mut group = status();
+    group.spec = Some(JobSpec::group("mine".to_owned()));
+    let bar = |status: &JobStatus| screen(status, None, 120, 24).contains('%');
+    assert!(bar(&status()) && !bar(&group), "{}", screen(&group, None, 120, 24));
+}
+
+#[test]
 fn a_table_is_aligned_and_plain() {
     let text = table(&status());
     holds(

@@ -22,9 +22,10 @@ const SUM_LINES: u16 = 3;
 /// Draws the whole screen. `note` is what went wrong with the last request, if something did: the status is older then.
 pub fn draw(frame: &mut Frame<'_>, status: &JobStatus, history: &History, note: Option<&str>) {
     let saved = status.overview.checkpoints.as_ref();
+    let part = progress(status);
     let [head, bar, saves, middle, events, foot] = Layout::vertical([
         Constraint::Length(1),
-        Constraint::Length(1),
+        Constraint::Length(u16::from(part.is_some())),
         Constraint::Length(u16::from(saved.is_some())),
         Constraint::Fill(3),
         Constraint::Fill(2),
@@ -33,11 +34,10 @@ pub fn draw(frame: &mut Frame<'_>, status: &JobStatus, history: &History, note: 
     .areas(frame.area());
     let [workers, side] = Layout::horizontal([Constraint::Fill(3), Constraint::Fill(1)]).areas(middle);
     frame.render_widget(Paragraph::new(headline(status)).style(Modifier::BOLD), head);
-    let part = progress(status).unwrap_or(0.0);
-    frame.render_widget(
-        Gauge::default().ratio(part).gauge_style(stage_style(status.overview.stage)),
-        bar,
-    );
+    if let Some(part) = part {
+        let gauge = Gauge::default().ratio(part);
+        frame.render_widget(gauge.gauge_style(stage_style(status.overview.stage)), bar);
+    }
     if let Some(saved) = saved {
         let colour = if saved.depots.is_empty() { Color::Red } else { Color::Reset };
         frame.render_widget(Paragraph::new(checkpoints(saved)).style(colour), saves);
