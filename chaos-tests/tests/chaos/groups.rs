@@ -172,6 +172,14 @@ impl Play {
         Ok((*holds.0, others))
     }
 
+    /// Of two, one is in an operation that the other does not call: which one that is.
+    async fn until_both_are_in_round_3(&mut self) -> Result<u32> {
+        let is_it = |words: &str| words == "calls round 3 with 2" || words == "holds in round 3";
+        let said = self.all_say(2, "one that holds, and the other", is_it).await?;
+        let holds = said.iter().find(|(_, words)| words.starts_with("holds"));
+        Ok(*holds.context("one holds")?.0)
+    }
+
     /// The worker that is this process.
     async fn worker(&self, pid: u32) -> Result<WorkerId> {
         let status = self.launched.steering().ask(OperatorRequest::Status).await?;
@@ -280,8 +288,7 @@ async fn a_process_that_is_drained_ends_well_and_the_others_go_on() -> Result<()
 #[tokio::test]
 async fn a_stop_lets_all_of_them_go() -> Result<()> {
     let mut play = Play::begin(2, &[]).await?;
-    play.hears("the one that holds", |words| words.starts_with("holds in round 3"))
-        .await?;
+    play.until_both_are_in_round_3().await?;
     play.launched.steering().request_stop();
     let (_, words) = play.hears("the other", |words| words.starts_with("let go")).await?;
     ensure!(words == "let go after 3", "{words}");
@@ -292,9 +299,7 @@ async fn a_stop_lets_all_of_them_go() -> Result<()> {
 #[tokio::test]
 async fn a_program_whose_part_is_over_may_go_on() -> Result<()> {
     let mut play = Play::begin(2, &[("CHAOS_WORKS_ON", "1")]).await?;
-    let (holder, _) = play
-        .hears("the one that holds", |words| words.starts_with("holds in round 3"))
-        .await?;
+    let holder = play.until_both_are_in_round_3().await?;
     let Play {
         launched, mut said, go, ..
     } = play;
