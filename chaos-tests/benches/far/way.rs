@@ -7,7 +7,7 @@ use sardana_chaos_tests::dice::Dice;
 /// What a way is like.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
-    /// From one end to the other, where nobody queues.
+    /// From one end to the other, without a queue.
     pub(crate) takes: Duration,
     pub(crate) bytes_per_second: u64,
     /// What waits longer than this for its turn finds no room: the buffer of a router, as time.

@@ -35,7 +35,7 @@ impl Said {
         let hearing = async {
             let mut said = BTreeMap::new();
             while said.len() < many {
-                let line = self.lines.recv().await.context("nobody listens")?;
+                let line = self.lines.recv().await.context("the socket is closed")?;
                 let (pid, words) = line.split_once(' ').context("a process says who it is")?;
                 if is_it(words) {
                     said.insert(pid.parse()?, words.to_owned());
