@@ -6,7 +6,8 @@
 //! three shares, on a thread beside the one that trains, which waits for that before its update. Beside it: three threads of this process
 //! that copy as many bytes each at the same time, share by share, into memory that is there. The jobs and the plain copies take turns.
 //!
-//! The runs named `behind gradients` have steps of about 40 ms that sleep, as gradients on a device do.
+//! The runs named `behind gradients` have steps of about 40 ms that sleep, as gradients on a device do. In those named `outlived` updates do not wait
+//! for the copy, as where they change little of the state.
 //!
 //! `cargo bench -p sardana-chaos-tests --bench stall [-- [MIB,MIB...] [ROUNDS]]`; sizes of 16 and 256 MiB unless told otherwise.
 
@@ -53,11 +54,12 @@ struct Taken {
 }
 
 /// Milliseconds by which each snapshot of one job held the next update up, and the steps' median.
-async fn job(ballast: usize, rest_us: u64) -> Result<(Vec<f64>, f64)> {
+async fn job(ballast: usize, rest_us: u64, outlives_updates: bool) -> Result<(Vec<f64>, f64)> {
     let setup = Setup {
         steps: 1 << 40,
         ballast,
         rest_us,
+        outlives_updates,
         ..Setup::new(WORKERS)
     };
     let trial = Trial::new(WORKER, setup)?;
@@ -168,11 +170,16 @@ fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     for size in sizes.split(',') {
         let bytes = size.parse::<usize>()? << 20;
-        for (name, rest_us) in [("", 0), (", behind gradients", REST_US)] {
+        let runs = [
+            ("", 0, false),
+            (", behind gradients", REST_US, false),
+            (", behind gradients, outlived", REST_US, true),
+        ];
+        for (name, rest_us, outlives_updates) in runs {
             let (mut stalls, mut copies, mut steps) = (Vec::new(), Vec::new(), Vec::new());
             for _ in 0..rounds {
                 copies.extend(plain(bytes, CHECKPOINTS));
-                let (stall, step) = runtime.block_on(job(bytes, rest_us))?;
+                let (stall, step) = runtime.block_on(job(bytes, rest_us, outlives_updates))?;
                 stalls.extend(stall);
                 steps.push(step);
             }

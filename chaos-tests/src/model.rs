@@ -54,6 +54,7 @@ pub struct Touchy {
     wide_momentum: Vec<f64>,
     updates: u64,
     ballast: Arc<Vec<u8>>,
+    outlives_updates: bool,
     instruments: Option<Instruments>,
 }
 
@@ -70,6 +71,7 @@ impl Touchy {
             wide_momentum: vec![0.0; WIDE],
             updates: 0,
             ballast: Arc::new(ballast.collect()),
+            outlives_updates: setup.outlives_updates,
             instruments: None,
         }
     }
@@ -110,6 +112,7 @@ impl Touchy {
                 self.updates.to_le_bytes().to_vec(),
             ],
             ballast: Arc::clone(&self.ballast),
+            outlives_updates: self.outlives_updates,
         }
     }
 
@@ -149,6 +152,7 @@ struct Shared {
     specs: [TensorSpec; 6],
     bytes: [Vec<u8>; 5],
     ballast: Arc<Vec<u8>>,
+    outlives_updates: bool,
 }
 
 impl SharedState for Shared {
@@ -156,6 +160,10 @@ impl SharedState for Shared {
         let bytes = self.bytes.iter().map(Vec::as_slice).chain([self.ballast.as_slice()]);
         self.specs.iter().zip(bytes).for_each(|(spec, bytes)| visitor(spec, bytes));
         Ok(())
+    }
+
+    fn outlives_updates(&self) -> bool {
+        self.outlives_updates
     }
 }
 

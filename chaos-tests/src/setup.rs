@@ -40,6 +40,8 @@ pub struct Setup {
     pub elements: usize,
     /// Bytes of the state that are never trained: a state may be large though its gradient is small. Whole eights.
     pub ballast: usize,
+    /// Whether updates are made while the state is being copied; if not, they wait for that.
+    pub outlives_updates: bool,
     /// How long a gradient takes at least, in microseconds, in which a processor is busy.
     pub work_us: u64,
     /// How long a gradient sleeps besides, in microseconds: work that takes no processor from others.
@@ -69,6 +71,7 @@ impl Setup {
             compression: Compression::None,
             elements: 1_500,
             ballast: 0,
+            outlives_updates: true,
             work_us: 0,
             rest_us: 0,
             slower: 1,

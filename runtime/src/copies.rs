@@ -1,4 +1,5 @@
-//! Copies of the state that other threads make while gradients are computed. They end before the state changes.
+//! Copies of the state that other threads make beside the one that trains. They end before the state changes, unless what they read stays as
+//! it is.
 
 use std::panic::resume_unwind;
 use std::thread::{self, JoinHandle};
@@ -23,7 +24,23 @@ pub(crate) enum CopyError {
 pub(crate) struct Copies {
     /// Whether each is made by a thread of its own; if not, by the one that begins it, before it goes on.
     on_threads: bool,
-    under_way: Vec<JoinHandle<Result<(), StateError>>>,
+    under_way: Vec<Copying>,
+}
+
+/// A copy that a thread makes.
+struct Copying {
+    thread: JoinHandle<Result<(), StateError>>,
+    /// Whether the state may be updated meanwhile.
+    outlives_updates: bool,
+    /// Whether it has been.
+    outlived_one: bool,
+}
+
+impl Copying {
+    /// Waits for it.
+    fn finish(self) -> Result<(), CopyError> {
+        Ok(self.thread.join().unwrap_or_else(|panic| resume_unwind(panic))?)
+    }
 }
 
 impl Copies {
@@ -42,9 +59,11 @@ impl Copies {
         Self { on_threads, under_way }
     }
 
-    /// Makes one more copy, and sends it. What `copy` has borrowed of the state it has dropped when it returns.
+    /// Makes one more copy, and sends it. What `copy` has borrowed of the state it has dropped when it returns; whether updates wait for that
+    /// is told by `outlives_updates`. One that has outlived an update ends first: no more than one earlier state is held.
     pub(crate) fn begin(
         &mut self,
+        outlives_updates: bool,
         copy: impl FnOnce() -> Result<Vec<Bytes>, StateError> + Send + 'static,
         reply: oneshot::Sender<Vec<Bytes>>,
     ) -> Result<(), CopyError> {
@@ -56,17 +75,32 @@ impl Copies {
         if !self.on_threads {
             return Ok(work()?);
         }
+        self.finish_those(|copy| copy.outlived_one)?;
         let thread = thread::Builder::new().name("snapshot".to_owned()).spawn(work);
-        self.under_way.push(thread.map_err(CopyError::Thread)?);
+        self.under_way.push(Copying {
+            thread: thread.map_err(CopyError::Thread)?,
+            outlives_updates,
+            outlived_one: false,
+        });
+        Ok(())
+    }
+
+    /// The state is about to be updated: waits for the copies that must not see that. One that failed says so by now, or at a later update.
+    pub(crate) fn before_update(&mut self) -> Result<(), CopyError> {
+        self.finish_those(|copy| !copy.outlives_updates || copy.thread.is_finished())?;
+        self.under_way.iter_mut().for_each(|copy| copy.outlived_one = true);
         Ok(())
     }
 
     /// Waits for all copies.
     pub(crate) fn finish(&mut self) -> Result<(), CopyError> {
-        for copy in self.under_way.drain(..) {
-            copy.join().unwrap_or_else(|panic| resume_unwind(panic))?;
-        }
-        Ok(())
+        self.finish_those(|_| true)
+    }
+
+    fn finish_those(&mut self, which: impl Fn(&Copying) -> bool) -> Result<(), CopyError> {
+        self.under_way
+            .extract_if(.., |copy| which(copy))
+            .try_for_each(Copying::finish)
     }
 }
 
@@ -85,9 +119,9 @@ mod tests {
             let _ = gate.recv();
             Ok(vec![Bytes::from_static(b"state")])
         };
-        copies.begin(copy, reply).unwrap();
+        copies.begin(false, copy, reply).unwrap();
         let waiter = thread::spawn(move || {
-            copies.finish().unwrap();
+            copies.before_update().unwrap();
             copied
         });
         go.send(()).unwrap();
@@ -95,13 +129,40 @@ mod tests {
     }
 
     #[test]
+    fn updates_wait_for_no_copy_that_outlives_them() {
+        let mut copies = Copies::on_threads();
+        let (go, gate) = mpsc::channel::<()>();
+        let (reply, mut first) = oneshot::channel();
+        let copy = move || {
+            let _ = gate.recv();
+            Ok(vec![Bytes::from_static(b"state")])
+        };
+        copies.begin(true, copy, reply).unwrap();
+        copies.before_update().unwrap();
+        copies.before_update().unwrap();
+        first.try_recv().unwrap_err();
+        // The next one does not begin before it has ended.
+        let waiter = thread::spawn(move || {
+            let (reply, second) = oneshot::channel();
+            copies.begin(true, || Ok(vec![]), reply).unwrap();
+            let first = first.try_recv();
+            copies.finish().unwrap();
+            (first, second)
+        });
+        go.send(()).unwrap();
+        let (first, mut second) = waiter.join().unwrap();
+        assert_eq!(first.unwrap(), ["state"]);
+        assert_eq!(second.try_recv().unwrap(), [""; 0]);
+    }
+
+    #[test]
     fn a_copy_that_fails_ends_training_and_one_that_is_not_wanted_does_not() {
         let mut copies = Copies::on_threads();
         let (reply, _) = oneshot::channel();
-        copies.begin(|| Ok(vec![]), reply).unwrap();
+        copies.begin(false, || Ok(vec![]), reply).unwrap();
         copies.finish().unwrap();
         let (reply, copied) = oneshot::channel();
-        copies.begin(|| Err(StateError::TooMany), reply).unwrap();
+        copies.begin(true, || Err(StateError::TooMany), reply).unwrap();
         assert!(matches!(copies.finish(), Err(CopyError::State(StateError::TooMany))));
         copied.blocking_recv().unwrap_err();
         copies.finish().unwrap();

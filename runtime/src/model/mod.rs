@@ -38,6 +38,13 @@ pub trait SharedState: Send {
     /// # Errors
     /// As [`Trainable::visit`].
     fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError>;
+
+    /// Whether updates may be made while this is read. Then they never wait for a copy of the state, and what they change meanwhile is in
+    /// memory twice: `Arc::make_mut` makes a copy of its own. Worth it where updates change little of the state, as of adapters on frozen
+    /// weights, or of a few rows of an embedding. Otherwise the next update waits until this has been copied, and is dropped.
+    fn outlives_updates(&self) -> bool {
+        false
+    }
 }
 
 /// A model, its data and its optimizer, as the runtime trains them.
@@ -103,8 +110,8 @@ pub trait Trainable {
     /// The state as it is now, for another thread: a snapshot is then copied while gradients are computed, and training does not
     /// wait for it. None, unless a model says otherwise: then its own thread copies, and the others wait for that.
     ///
-    /// It is dropped before the next [`Self::apply`] or [`Self::load`], so tensors behind an `Arc` that these change with
-    /// `Arc::make_mut` cost nothing.
+    /// It is dropped before the next [`Self::load`], and before the next [`Self::apply`] unless it [outlives](SharedState::outlives_updates)
+    /// that, so tensors behind an `Arc` that these change with `Arc::make_mut` cost nothing.
     fn share(&self) -> Option<Box<dyn SharedState>> {
         None
     }

@@ -11,7 +11,7 @@ use sardana_protocol::words::Step;
 
 use super::saved::{restore, save};
 use super::state::{StateError, Take, shared_checked, shared_hash, state_hash, state_specs, visit_checked};
-use super::{ModelError, Trainable};
+use super::{ModelError, SharedState, Trainable};
 use crate::data::{Sampler, Shard};
 
 /// What a probe found. Equal on all workers of a job, or they may not train together.
@@ -77,10 +77,10 @@ pub enum ProbeError {
         /// The hash of what came back.
         found: StateHash,
     },
-    /// `share` gives another state than `visit`; give what is there now.
+    /// `share` gives another state than `visit`, or one that an update has changed though it is to outlive that; give what is there now.
     #[error(
-        "probe: expected `share` to show the state {expected}, as `visit` does, found {found}; \
-         `share` must give the tensors as they are when it is called"
+        "probe: expected `share` to show the state {expected}, as `visit` did, found {found}; \
+         `share` must give the tensors as they are when it is called, and an update must not change them if they outlive it"
     )]
     SharesAnother {
         /// The hash of what `visit` shows.
@@ -127,15 +127,14 @@ pub fn probe(model: &mut dyn Trainable, sampler: &Sampler) -> Result<Probe, Prob
         let (expected, found) = (start.hash, state_hash(model, Step::ZERO)?);
         return Err(ProbeError::GradientMovesState { expected, found });
     }
-    if let Some(shared) = model.share()
-        && !start.is_shown_by(&|take| shared_checked(shared.as_ref(), take))?
-    {
-        let (expected, found) = (start.hash, shared_hash(shared.as_ref(), Step::ZERO)?);
-        return Err(ProbeError::SharesAnother { expected, found });
-    }
+    let shared = model.share();
+    start.compare(shared.as_deref())?;
 
     // Of state 1 once what is shared is hashed, and once what is shown.
+    let outlives = shared.filter(|shared| shared.outlives_updates());
     apply(model, &layout, &first)?;
+    start.compare(outlives.as_deref())?;
+    drop(outlives);
     let after = match model.share() {
         Some(shared) => shared_hash(shared.as_ref(), Step::ZERO.next())?,
         None => state_hash(model, Step::ZERO.next())?,
@@ -194,6 +193,17 @@ impl Start {
             rest = rest.get(bytes.len()..).unwrap_or_default();
         })?;
         Ok(same && specs.next().is_none())
+    }
+
+    /// What is shared, if anything is, must be this.
+    fn compare(&self, shared: Option<&dyn SharedState>) -> Result<(), ProbeError> {
+        match shared {
+            Some(shared) if !self.is_shown_by(&|take| shared_checked(shared, take))? => Err(ProbeError::SharesAnother {
+                expected: self.hash,
+                found: shared_hash(shared, Step::ZERO)?,
+            }),
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn bring_back(&self, model: &mut dyn Trainable) -> Result<(), ProbeError> {
@@ -309,6 +319,7 @@ mod tests {
         ));
         assert!(matches!(error(Fault::LoadForgets), ProbeError::LoadForgets { .. }));
         assert!(matches!(error(Fault::SharesStaleCopy), ProbeError::SharesAnother { .. }));
+        assert!(matches!(error(Fault::SharesWhatChanges), ProbeError::SharesAnother { .. }));
         assert!(matches!(error(Fault::VelocityHidden), ProbeError::ApplyHasHiddenState { .. }));
         assert!(matches!(
             error(Fault::GradientUsesStaleCopy),

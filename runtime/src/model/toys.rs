@@ -2,6 +2,7 @@
 //! only a state.
 
 use std::cell::Cell;
+use std::sync::{Arc, Mutex};
 
 use sardana_protocol::data::DataFingerprint;
 use sardana_protocol::job::{Compression, JobSpec, LastBatch, Order};
@@ -43,6 +44,8 @@ pub(crate) enum Fault {
     GradientUsesStaleCopy,
     /// `share` shows the parameters as they were at first.
     SharesStaleCopy,
+    /// What `share` gave changes with an update, though it is to outlive that.
+    SharesWhatChanges,
     /// The gradient fails.
     GradientFails,
     /// The gradient does not say how many samples it summed.
@@ -59,6 +62,8 @@ pub(crate) struct Line {
     pub(crate) taken: Cell<u32>,
     /// The parameters as of the last update; only faulty lines look at it.
     pub(crate) copy: [f64; 2],
+    /// The parameters where others see them change; only faulty lines look at it.
+    pub(crate) seen: Arc<Mutex<[f64; 2]>>,
 }
 
 impl Line {
@@ -129,6 +134,9 @@ impl Trainable for Line {
             self.w[index] -= 0.1 * self.velocity[index];
         }
         self.copy = self.w;
+        if self.fault == Fault::SharesWhatChanges {
+            *self.seen.lock().unwrap() = self.w;
+        }
         Ok(())
     }
 
@@ -160,11 +168,14 @@ impl Trainable for Line {
 
     fn share(&self) -> Option<Box<dyn SharedState>> {
         let w = if self.fault == Fault::SharesStaleCopy {
-            [0.0; 2]
+            Arc::default()
+        } else if self.fault == Fault::SharesWhatChanges {
+            Arc::clone(&self.seen)
         } else {
-            self.w
+            Arc::new(Mutex::new(self.w))
         };
-        (self.fault != Fault::VelocityHidden).then(|| Box::new(SharedLine([w, self.velocity])) as _)
+        let velocity = self.velocity;
+        (self.fault != Fault::VelocityHidden).then(|| Box::new(SharedLine { w, velocity }) as _)
     }
 
     fn evaluate(&self) -> Result<Vec<(String, f64)>, ModelError> {
@@ -173,14 +184,20 @@ impl Trainable for Line {
 }
 
 /// A [`Line`]'s parameters and velocity.
-struct SharedLine([[f64; 2]; 2]);
+struct SharedLine {
+    w: Arc<Mutex<[f64; 2]>>,
+    velocity: [f64; 2],
+}
 
 impl SharedState for SharedLine {
     fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError> {
-        let [w, velocity] = self.0;
-        visitor(&Line::spec("w"), &to_bytes(w));
-        visitor(&Line::spec("velocity"), &to_bytes(velocity));
+        visitor(&Line::spec("w"), &to_bytes(*self.w.lock().unwrap()));
+        visitor(&Line::spec("velocity"), &to_bytes(self.velocity));
         Ok(())
+    }
+
+    fn outlives_updates(&self) -> bool {
+        true
     }
 }
 

@@ -164,7 +164,7 @@ impl<'a, M: Trainable> Training<'a, M> {
                 driver.computed(step, piece, shard, buffer);
             }
             Task::Apply { sum } => {
-                copies.finish()?;
+                copies.before_update()?;
                 let _in_step = in_step.enter(sum.sum().step());
                 driver.applied(apply(model, sampler, layout, sum.sum())?);
             }
@@ -179,7 +179,8 @@ impl<'a, M: Trainable> Training<'a, M> {
             Task::Copy { shares, room, reply } => match model.share() {
                 Some(shared) => {
                     let pieces = Arc::clone(&facts.pieces);
-                    copies.begin(move || copy_shared(shared.as_ref(), &pieces, &shares, room), reply)?;
+                    let outlives = shared.outlives_updates();
+                    copies.begin(outlives, move || copy_shared(shared.as_ref(), &pieces, &shares, room), reply)?;
                 }
                 None => {
                     // The task that asked may have given up.

@@ -68,6 +68,22 @@ fn colours_only_for_who_wants_them() {
     assert!(!is_coloured("TERM", "xterm-256color"), "this is no terminal");
 }
 
+/// As behind `| head`.
+#[test]
+fn a_job_goes_on_and_ends_well_though_nobody_reads_what_it_prints() {
+    let site = Site::new();
+    let mut running = site.run("-n 2 --restarts 0");
+    drop(running.child.stdout.take());
+    running.event("sardana::event::formed");
+    running.signal("TERM");
+    let (status, said) = running.ends_having_said();
+    assert_eq!(status.code(), Some(0), "{said:#?}");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = site.command("data check --json .").stdout(writer).output().unwrap();
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"), "{output:?}");
+}
+
 #[test]
 fn a_worker_that_trains_is_named_with_its_rank() {
     let site = Site::new();

@@ -1,5 +1,8 @@
 //! The `sardana` program: runs jobs, watches them and steers them from the command line.
 
+#[macro_use]
+mod printing;
+
 mod access;
 mod agent;
 mod asking;

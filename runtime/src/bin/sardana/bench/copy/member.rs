@@ -27,6 +27,9 @@ pub(super) struct Carrying {
     /// How long one of them sleeps, in microseconds.
     #[arg(long)]
     pub(super) rest_us: u64,
+    /// Whether updates wait for a copy of the state.
+    #[arg(long)]
+    pub(super) trained: bool,
     /// Where each process keeps its diary.
     #[arg(long)]
     pub(super) folder: PathBuf,
@@ -55,6 +58,7 @@ impl Carrying {
         arguments.extend(number("--state", self.state));
         arguments.extend(number("--shards", self.shards.into()));
         arguments.extend(number("--rest-us", self.rest_us));
+        arguments.extend(self.trained.then(|| "--trained".into()));
         arguments.extend(["--folder".into(), self.folder.clone().into()]);
         arguments
     }
@@ -75,6 +79,7 @@ impl Carrying {
 struct Model {
     weight: f32,
     carried: Arc<Vec<u8>>,
+    trained: bool,
     rest: Duration,
     pen: Pen,
 }
@@ -101,6 +106,7 @@ impl Model {
         Ok(Self {
             weight: 0.0,
             carried: Arc::new(carried(bytes)),
+            trained: carrying.trained,
             rest: Duration::from_micros(carrying.rest_us),
             pen: Pen::new(&carrying.folder)?,
         })
@@ -110,6 +116,7 @@ impl Model {
         Shared {
             weight: self.weight.to_le_bytes(),
             carried: Arc::clone(&self.carried),
+            trained: self.trained,
         }
     }
 }
@@ -118,6 +125,7 @@ impl Model {
 struct Shared {
     weight: [u8; 4],
     carried: Arc<Vec<u8>>,
+    trained: bool,
 }
 
 impl SharedState for Shared {
@@ -128,6 +136,10 @@ impl SharedState for Shared {
             &self.carried,
         );
         Ok(())
+    }
+
+    fn outlives_updates(&self) -> bool {
+        !self.trained
     }
 }
 
@@ -184,6 +196,7 @@ mod tests {
             state: 4_100,
             shards: 3,
             rest_us: 0,
+            trained: false,
             folder: folder.path().to_owned(),
         };
         let mut model = Model::new(&carrying).unwrap();

@@ -50,6 +50,7 @@ use report::Report;
     sardana bench copy\n  \
     sardana bench copy --state 256MiB -n 2 --link quic\n  \
     sardana bench copy --state 64MiB --step-ms 0 --kills 20     no gradient sleeps\n  \
+    sardana bench copy --trained                                updates change all of the state\n  \
     sardana bench copy --dir /mnt/data --json | jq '.restore.bytes_per_second'"
 )]
 pub(super) struct Copy {
@@ -62,6 +63,10 @@ pub(super) struct Copy {
     /// How long a step of these workers takes, in milliseconds: their gradients sleep as long.
     #[arg(long, value_name = "MS", default_value_t = 40, value_parser = clap::value_parser!(u64).range(0..=10_000))]
     step_ms: u64,
+    /// Let updates wait until the state has been copied, as where they change all of it. Otherwise it is as where they change little: frozen
+    /// weights with adapters, say, whose copy outlives them.
+    #[arg(long)]
+    trained: bool,
     /// How many times a worker is killed.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(0..=1_000))]
     kills: u16,
@@ -143,6 +148,7 @@ impl Copy {
             state: self.state,
             shards,
             rest_us: self.step_ms * 1_000 / u64::from(self.ranks + 1),
+            trained: self.trained,
             folder,
         };
         let staffing = Staffing {
