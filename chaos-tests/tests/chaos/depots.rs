@@ -1,6 +1,6 @@
 //! Checkpoint actors that are processes of their own, each of a host of its own name, so that they can be killed one by one.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -167,16 +167,29 @@ pub(crate) fn piece_in(folder: &Path, piece: PieceHash) -> Result<Vec<u8>> {
     Ok(Store::open(folder)?.store.read(piece)?)
 }
 
-/// Flips one bit of a piece where it is on the disk.
+/// Flips one bit of a piece, wherever it is stored.
 pub(crate) fn flip(folder: &Path, piece: PieceHash) -> Result<()> {
+    let (file, middle) = middle_of(folder, piece)?;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, middle)?;
+    Ok(file.write_all_at(&[byte[0] ^ 1], middle)?)
+}
+
+/// Cuts a segment off in the middle of a piece: that, and what was stored after it, is gone.
+pub(crate) fn cut_within(folder: &Path, piece: PieceHash) -> Result<()> {
+    let (file, middle) = middle_of(folder, piece)?;
+    Ok(file.set_len(middle)?)
+}
+
+/// The segment that has a piece, and where its middle is.
+fn middle_of(folder: &Path, piece: PieceHash) -> Result<(File, u64)> {
     let bytes = piece_in(folder, piece)?;
     for entry in fs::read_dir(folder.join(SEGMENTS_FOLDER))? {
         let path = entry?.path();
         let all = fs::read(&path)?;
         if let Some(at) = all.windows(bytes.len()).position(|window| window == bytes) {
-            let middle = at + bytes.len() / 2;
-            let file = fs::OpenOptions::new().write(true).open(&path)?;
-            return Ok(file.write_all_at(&[all[middle] ^ 1], middle as u64)?);
+            let file = File::options().read(true).write(true).open(&path)?;
+            return Ok((file, (at + bytes.len() / 2) as u64));
         }
     }
     anyhow::bail!("{piece} is in no segment of {}", folder.display())

@@ -13,7 +13,7 @@ use sardana_storage::store::Store;
 use tokio::time::{sleep, timeout};
 
 use crate::checkpoints::{Ended, Job, LIMIT, saved, setup};
-use crate::depots::{cut, flip};
+use crate::depots::{cut_within, flip};
 use crate::trial;
 
 /// What happens to the folder.
@@ -21,7 +21,7 @@ use crate::trial;
 enum Injury {
     /// One bit of a piece that only the newest checkpoint has.
     Flipped,
-    /// The end of the newest segment is gone.
+    /// A segment ends in the middle of such a piece.
     Cut,
     /// One bit of the newest manifest.
     Manifest,
@@ -56,7 +56,7 @@ fn kept(folder: &Path) -> Result<Vec<(ManifestKey, Manifest)>> {
 fn injure(injury: Injury, folder: &Path, (newest, piece): (ManifestKey, PieceHash)) -> Result<()> {
     match injury {
         Injury::Flipped => flip(folder, piece),
-        Injury::Cut => cut(folder),
+        Injury::Cut => cut_within(folder, piece),
         Injury::Manifest => {
             for entry in fs::read_dir(folder.join("manifests"))? {
                 let path = entry?.path();
@@ -98,7 +98,7 @@ fn went_back(ended: &Ended, newest: ManifestKey) -> Result<()> {
         Some((key, passed_over))
     });
     let (key, passed_over) = resumed.context("it resumes")?;
-    ensure!(*key < newest, "{told:#?}");
+    ensure!(*key < newest, "{newest} is whole: {told:#?}");
     let why = passed_over.iter().find(|(passed, _)| *passed == newest);
     let (_, why) = why.with_context(|| format!("nothing is said of {newest}: {told:#?}"))?;
     ensure!(!why.is_empty(), "{told:#?}");
