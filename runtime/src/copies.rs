@@ -2,12 +2,13 @@
 //! it is.
 
 use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use crate::model::StateError;
+use crate::model::{Share, SharedState, StateError, StatePieces, copy_shared};
 
 /// Why a copy was not made.
 #[derive(Debug, thiserror::Error)]
@@ -59,9 +60,23 @@ impl Copies {
         Self { on_threads, under_way }
     }
 
+    /// Lets these shares of a state be copied, which has these pieces, into `room` as far as there is any.
+    pub(crate) fn begin_shared(
+        &mut self,
+        shared: Box<dyn SharedState>,
+        pieces: Arc<StatePieces>,
+        shares: Vec<Share>,
+        room: Vec<Vec<u8>>,
+        reply: oneshot::Sender<Vec<Bytes>>,
+    ) -> Result<(), CopyError> {
+        let outlives_updates = shared.outlives_updates();
+        let copy = move || copy_shared(shared.as_ref(), &pieces, &shares, room);
+        self.begin(outlives_updates, copy, reply)
+    }
+
     /// Makes one more copy, and sends it. What `copy` has borrowed of the state it has dropped when it returns; whether updates wait for that
     /// is told by `outlives_updates`. One that has outlived an update ends first: no more than one earlier state is held.
-    pub(crate) fn begin(
+    fn begin(
         &mut self,
         outlives_updates: bool,
         copy: impl FnOnce() -> Result<Vec<Bytes>, StateError> + Send + 'static,

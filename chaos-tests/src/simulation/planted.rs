@@ -61,7 +61,8 @@ impl Hunting {
     /// When `watch` does.
     #[must_use]
     pub fn hunt_all(&self, bugs: &[Bug], watch: impl Fn(&Hunt) + Sync) -> Vec<Hunt> {
-        let waiting = Mutex::new(bugs.iter().copied().enumerate());
+        // The last ones first: those that are hardest to find are the latest.
+        let waiting = Mutex::new(bugs.iter().copied().enumerate().rev());
         let hunts = Mutex::new(Vec::new());
         thread::scope(|scope| {
             for _ in 0..self.threads.max(1) {

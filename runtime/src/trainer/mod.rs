@@ -23,8 +23,8 @@ use crate::copies::Copies;
 use crate::data::{Coming, Sampler, Shard};
 use crate::fingerprint;
 use crate::model::{
-    Layout, ModelError, StateHash, StatePieces, Trainable, copy_shared, copy_shares, describe, pieces, probe,
-    restore_watched, share_hashes_watched, state_hash, tensors_hash,
+    Layout, ModelError, StateHash, StatePieces, Trainable, copy_shares, describe, pieces, probe, restore_watched,
+    share_hashes_watched, state_hash, tensors_hash,
 };
 
 pub use error::TrainingError;
@@ -176,17 +176,14 @@ impl<'a, M: Trainable> Training<'a, M> {
                 check_loaded(model, &facts.pieces, step, &shares, moved)?;
                 driver.loaded();
             }
-            Task::Copy { shares, room, reply } => match model.share() {
-                Some(shared) => {
-                    let pieces = Arc::clone(&facts.pieces);
-                    let outlives = shared.outlives_updates();
-                    copies.begin(outlives, move || copy_shared(shared.as_ref(), &pieces, &shares, room), reply)?;
-                }
-                None => {
+            Task::Copy { shares, room, reply } => {
+                let pieces = &facts.pieces;
+                match model.share() {
+                    Some(shared) => copies.begin_shared(shared, Arc::clone(pieces), shares, room, reply)?,
                     // The task that asked may have given up.
-                    let _ = reply.send(copy_shares(model, &facts.pieces, &shares, room)?);
+                    None => drop(reply.send(copy_shares(model, pieces, &shares, room)?)),
                 }
-            },
+            }
             Task::Conclude { step } => {
                 let failed = |source| TrainingError::Model {
                     step,

@@ -219,6 +219,7 @@ mod tests {
             state: 1 << 30,
             ranks: 3,
             step_ms: 40,
+            trained: false,
             kills: 0,
             linking: Linking::default(),
             dir: None,
