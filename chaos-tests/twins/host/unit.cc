@@ -1,0 +1,3 @@
+// Everything of the twin but the kernels, as one unit.
+#include "memory.cc"
+#include "scheduler.cc"

@@ -1,0 +1,100 @@
+//! How many blocks and threads a launch has. Knows sizes, and no device: the bits of a result must not depend on one, so nothing here does.
+
+use crate::parameters::TILE;
+
+/// A launch's blocks, and the threads of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Blocks along x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a block along x, y and z.
+    pub block: [u32; 3],
+}
+
+/// Threads of a block that has no need of its own.
+const THREADS: u32 = 256;
+
+/// Most blocks of a launch whose threads take one element after the other: enough for any device, and no more to start than that.
+const MOST_BLOCKS: u64 = 4_096;
+
+/// Threads of a block of `hash_pieces`: one for each chunk of the largest piece.
+const CHUNKS: u32 = 1_024;
+
+/// Rows and columns of results of one block of `dense_*`, and its threads along each.
+const SIDE: u32 = 64;
+const ACROSS: u32 = 16;
+
+/// Most blocks along x, and along y.
+const MOST_ALONG_X: u32 = i32::MAX as u32;
+const MOST_ALONG_Y: u32 = 65_535;
+
+/// For `length` elements, of any kernel that says nothing else: `sum_*`, `narrow_*`, `widen_*`, `mean_*`, updates, `dense_backward_biases`. These may
+/// have any other geometry, too. None where there is nothing to do.
+#[must_use]
+pub fn elements(length: u64) -> Option<Geometry> {
+    of(length.div_ceil(THREADS.into()).min(MOST_BLOCKS), THREADS)
+}
+
+/// For `tiles` tiles of `pack_*` and `unpack_*`, which may have any other geometry along x, too. None where there is nothing to do.
+#[must_use]
+pub fn tiles(tiles: u64) -> Option<Geometry> {
+    of(tiles.min(MOST_BLOCKS), THREADS.min(TILE as u32))
+}
+
+/// For `squares` of so many tensors, one block each. None where there are none, or more than a launch has blocks: cut the table then.
+#[must_use]
+pub fn squares(tensors: u64) -> Option<Geometry> {
+    of(tensors, THREADS)
+}
+
+/// For `hash_pieces` of so many pieces, one block each. None where there are none, or more than a launch has blocks: cut the table then.
+#[must_use]
+pub fn pieces(pieces: u64) -> Option<Geometry> {
+    of(pieces, CHUNKS)
+}
+
+/// For a result of `rows` by `columns` of `dense_forward` (batch by outputs), `dense_backward_inputs` (batch by inputs) or `dense_backward_weights` (outputs by
+/// inputs). None where there is nothing to do, or there are more than 4,194,240 rows: cut the batch then.
+#[must_use]
+pub const fn product(rows: u32, columns: u32) -> Option<Geometry> {
+    let (down, along) = (rows.div_ceil(SIDE), columns.div_ceil(SIDE));
+    if down == 0 || along == 0 || down > MOST_ALONG_Y {
+        return None;
+    }
+    Some(Geometry {
+        grid: [along, down, 1],
+        block: [ACROSS, ACROSS, 1],
+    })
+}
+
+fn of(blocks: u64, threads: u32) -> Option<Geometry> {
+    let blocks = u32::try_from(blocks)
+        .ok()
+        .filter(|blocks| (1..=MOST_ALONG_X).contains(blocks))?;
+    Some(Geometry {
+        grid: [blocks, 1, 1],
+        block: [threads, 1, 1],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_no_launch_and_no_launch_has_more_blocks_than_it_may() {
+        for nothing in [elements(0), tiles(0), squares(0), pieces(0), product(0, 5), product(5, 0)] {
+            assert_eq!(nothing, None);
+        }
+        assert_eq!((squares(1 << 31), pieces(u64::MAX)), (None, None));
+        assert_eq!((product(u32::MAX, 1), product(65_535 * 64 + 1, 1)), (None, None));
+        assert_eq!(product(65_535 * 64, u32::MAX).map(|all| all.grid), Some([1 << 26, 65_535, 1]));
+    }
+
+    #[test]
+    fn all_elements_have_a_thread_until_there_are_too_many() {
+        assert_eq!(elements(257).map(|all| (all.grid, all.block)), Some(([2, 1, 1], [256, 1, 1])));
+        assert_eq!(elements(u64::MAX).map(|all| all.grid), Some([4_096, 1, 1]));
+        assert_eq!(product(65, 64).map(|all| all.grid), Some([1, 2, 1]));
+    }
+}
