@@ -4,15 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 10] = [
     "protocol",
     "storage",
     "net",
     "collectives",
+    "collectives/cuda",
     "actors",
     "runtime",
     "runtime/data",
     "runtime/candle",
+    "chaos-tests/twins",
 ];
 
 /// Folders and files directly under `src`, and which of them each imports.

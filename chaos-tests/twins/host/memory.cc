@@ -123,9 +123,9 @@ void access(const void* at, size_t size, bool writes) {
 
 }  // namespace
 
-void watch(const TwinBuffer* buffers, uint32_t count) {
+void watch(const TwinBuffer* buffers, uint64_t count) {
     forget();
-    for (uint32_t i = 0; i < count; ++i) {
+    for (uint64_t i = 0; i < count; ++i) {
         const TwinBuffer& one = buffers[i];
         Cell* cells = nullptr;
         if (one.state != TWIN_CONSTANT) cells = (Cell*)calloc((one.bytes + one.element - 1) / one.element + 1, sizeof(Cell));

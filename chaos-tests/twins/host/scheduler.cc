@@ -237,7 +237,7 @@ extern "C" unsigned long long twin_exchange(unsigned mask, unsigned long long ow
 }
 
 // The kernel of this number: its name, or null when there is none; how many parameters it has, and their sizes.
-extern "C" __attribute__((visibility("default"))) const char* twin_kernel(uint32_t number, uint32_t* count, const uint32_t** sizes) {
+extern "C" __attribute__((visibility("default"))) const char* twin_kernel(uint64_t number, uint32_t* count, const uint32_t** sizes) {
     *count = twin_kernels[number].count;
     *sizes = twin_kernels[number].sizes;
     return twin_kernels[number].name;
@@ -245,9 +245,9 @@ extern "C" __attribute__((visibility("default"))) const char* twin_kernel(uint32
 
 // Runs the kernel of this number. `values` are its parameters' bytes, one behind the other, each at the next multiple of 16. Seed 0 is the order of
 // the numbers. Null when all went well; otherwise what was wrong, until the next launch.
-extern "C" __attribute__((visibility("default"))) const char* twin_launch(uint32_t number, const uint32_t grid[3], const uint32_t block[3],
+extern "C" __attribute__((visibility("default"))) const char* twin_launch(uint64_t number, const uint32_t grid[3], const uint32_t block[3],
                                                                           const char* values, uint64_t bytes, const TwinBuffer* buffers,
-                                                                          uint32_t count, uint64_t seed) {
+                                                                          uint64_t count, uint64_t seed) {
     using namespace twin;
     kernel = &twin_kernels[number];
     failed = false;

@@ -42,7 +42,7 @@ Who who();
 uint64_t draw();
 
 // Before a launch, before each of its blocks, and after it.
-void watch(const TwinBuffer* buffers, uint32_t count);
+void watch(const TwinBuffer* buffers, uint64_t count);
 void begin_block();
 void forget();
 

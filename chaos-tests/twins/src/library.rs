@@ -29,9 +29,9 @@ struct HostBuffer {
     state: u32,
 }
 
-type KernelOf = unsafe extern "C" fn(u32, *mut u32, *mut *const u32) -> *const c_char;
+type KernelOf = unsafe extern "C" fn(u64, *mut u32, *mut *const u32) -> *const c_char;
 type LaunchOf =
-    unsafe extern "C" fn(u32, *const u32, *const u32, *const u8, u64, *const HostBuffer, u32, u64) -> *const c_char;
+    unsafe extern "C" fn(u64, *const u32, *const u32, *const u8, u64, *const HostBuffer, u64, u64) -> *const c_char;
 
 /// Why a launch is not what a device could do, or what it would do is not certain.
 #[derive(Debug, thiserror::Error)]
@@ -135,8 +135,7 @@ impl Twin {
         }
         let values = laid_out(arguments);
         let buffers: Vec<HostBuffer> = memory.buffers().iter().map(HostBuffer::of).collect();
-        let count = u32::try_from(buffers.len()).expect("there are few buffers");
-        let number = u32::try_from(number).expect("there are few kernels");
+        let (number, count) = (number as u64, buffers.len() as u64);
         let one_at_a_time = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the kernel takes parameters of these sizes, `memory` is borrowed alone, and each access of the kernel is checked to be within
         // its buffers before it happens. What is said lasts until the next launch, which waits.

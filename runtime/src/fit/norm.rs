@@ -63,6 +63,8 @@ mod tests {
         for lengths in [&[1][..], &[7, 2], &[8], &[13, 64, 3]] {
             assert_eq!(of(lengths), whole, "{lengths:?}");
         }
+        // A device adds them as its reference does.
+        assert_eq!(sardana_cuda::reference::norms::squares(&values, 1.0).to_bits(), whole);
         let plain: f64 = values.iter().map(|&value| f64::from(value).powi(2)).sum();
         assert!((f64::from_bits(whole) - plain).abs() < 1e-9);
     }
