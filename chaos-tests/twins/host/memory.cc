@@ -121,6 +121,12 @@ void access(const void* at, size_t size, bool writes) {
     fault("%s outside of every buffer", writes ? "a write" : "a read");
 }
 
+// As the compiler takes it to be aligned, a device does.
+void aligned_access(const void* at, size_t size, bool writes) {
+    if ((uint64_t)at % size) fault("an address that is not aligned: %s of %zu bytes", writes ? "a write" : "a read", size);
+    access(at, size, writes);
+}
+
 }  // namespace
 
 void watch(const TwinBuffer* buffers, uint64_t count) {
@@ -148,15 +154,15 @@ void forget() {
 
 }  // namespace twin
 
-#define TWIN_ACCESSES(size)                                                                          \
-    extern "C" void __tsan_read##size(void* at) { twin::access(at, size, false); }                   \
-    extern "C" void __tsan_write##size(void* at) { twin::access(at, size, true); }                   \
-    extern "C" void __tsan_unaligned_read##size(void* at) { twin::access(at, size, false); }         \
-    extern "C" void __tsan_unaligned_write##size(void* at) { twin::access(at, size, true); }         \
-    extern "C" void __tsan_volatile_read##size(void* at) { twin::access(at, size, false); }          \
-    extern "C" void __tsan_volatile_write##size(void* at) { twin::access(at, size, true); }          \
-    extern "C" void __tsan_read##size##_pc(void* at, void*) { twin::access(at, size, false); }       \
-    extern "C" void __tsan_write##size##_pc(void* at, void*) { twin::access(at, size, true); }
+#define TWIN_ACCESSES(size)                                                                            \
+    extern "C" void __tsan_read##size(void* at) { twin::aligned_access(at, size, false); }             \
+    extern "C" void __tsan_write##size(void* at) { twin::aligned_access(at, size, true); }             \
+    extern "C" void __tsan_unaligned_read##size(void* at) { twin::access(at, size, false); }           \
+    extern "C" void __tsan_unaligned_write##size(void* at) { twin::access(at, size, true); }           \
+    extern "C" void __tsan_volatile_read##size(void* at) { twin::aligned_access(at, size, false); }    \
+    extern "C" void __tsan_volatile_write##size(void* at) { twin::aligned_access(at, size, true); }    \
+    extern "C" void __tsan_read##size##_pc(void* at, void*) { twin::aligned_access(at, size, false); } \
+    extern "C" void __tsan_write##size##_pc(void* at, void*) { twin::aligned_access(at, size, true); }
 TWIN_ACCESSES(1)
 TWIN_ACCESSES(2)
 TWIN_ACCESSES(4)

@@ -20,17 +20,27 @@ const HOST: [(&str, &str); 5] = [
 
 const ALL: &[&str] = &["-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-exceptions"];
 
-/// For kernels. Compilers contract products and sums where the processor can, unless told otherwise. The sanitizers only announce what is
-/// accessed and what is undefined; what answers is the twin.
-const KERNELS: &[&str] = &[
-    "-ffp-contract=off",
-    "-fno-strict-aliasing",
-    "-fsanitize=thread,shift,bounds,integer-divide-by-zero,alignment",
+/// For kernels. Compilers contract products and sums where the processor can, unless told otherwise.
+const KERNELS: &[&str] = &["-ffp-contract=off", "-fno-strict-aliasing"];
+
+/// The sanitizers only announce what is accessed and what is undefined; what answers is the twin.
+const ANNOUNCED: &str = "-fsanitize=thread,shift,integer-divide-by-zero,alignment";
+
+/// The compilers have different names for places beyond arrays. Clang leaves a read out where a write to the same place follows, unless told otherwise.
+const GCC: &[&str] = &[ANNOUNCED, "-fsanitize=bounds"];
+const CLANG: &[&str] = &[
+    ANNOUNCED,
+    "-fsanitize=array-bounds",
+    "-mllvm",
+    "-tsan-instrument-read-before-write=1",
 ];
 
 /// A C++ compiler.
 #[derive(Clone, Debug)]
-pub struct Compiler(PathBuf);
+pub struct Compiler {
+    path: PathBuf,
+    is_clang: bool,
+}
 
 /// Why there is no twin of a source.
 #[derive(Debug, thiserror::Error)]
@@ -57,15 +67,11 @@ impl Compiler {
     pub fn find() -> Option<Self> {
         let named = std::env::var_os("CXX").filter(|name| !name.is_empty()).map(PathBuf::from);
         let names = named.map_or_else(|| ["c++", "g++", "clang++"].map(PathBuf::from).to_vec(), |named| vec![named]);
-        let answers = |name: &PathBuf| {
-            let quiet = Command::new(name)
-                .arg("--version")
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .status();
-            quiet.is_ok_and(|status| status.success())
-        };
-        names.into_iter().find(answers).map(Self)
+        names.into_iter().find_map(|path| {
+            let version = Command::new(&path).arg("--version").stdin(Stdio::null()).output().ok()?;
+            let is_clang = String::from_utf8_lossy(&version.stdout).contains("clang");
+            version.status.success().then_some(Self { path, is_clang })
+        })
     }
 
     /// Compiles and loads kernels. Nothing of it is left on the disk.
@@ -82,7 +88,12 @@ impl Compiler {
         self.run(
             folder,
             "the kernels",
-            &[KERNELS, &["-c", "kernels.cc", "-o", "kernels.o"]].concat(),
+            &[
+                KERNELS,
+                if self.is_clang { CLANG } else { GCC },
+                &["-c", "kernels.cc", "-o", "kernels.o"],
+            ]
+            .concat(),
         )?;
         fs::write(folder.join("unit.o"), self.host(folder)?)?;
         self.run(
@@ -105,7 +116,7 @@ impl Compiler {
     }
 
     fn run(&self, folder: &Path, what: &str, arguments: &[&str]) -> Result<(), CompileError> {
-        let mut command = Command::new(&self.0);
+        let mut command = Command::new(&self.path);
         let output = command.args(ALL).args(arguments).current_dir(folder).output()?;
         if output.status.success() {
             return Ok(());

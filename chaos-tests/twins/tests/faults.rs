@@ -138,13 +138,17 @@ fn accesses_that_are_not_allowed_are_found() {
     always("*(long long*)(out + 64) = 0;", 1, "an access beyond a buffer, by 4 bytes");
     always("out[t] = ((float4*)(values + 1))->x;", 1, "not aligned");
     always(
-        "__shared__ float room[64]; float* all = room; all[t + 1] = 0;",
+        "__shared__ float room[64]; float* all = room; all[t + 1] = 0; __syncthreads(); out[t] = all[t];",
         1,
         "a write outside of every buffer",
     );
     always("out[t] = (float)(1u << (t + 1));", 1, "a shift by more bits");
     always("out[t] = (float)(7 / (int)t);", 1, "a division by 0");
-    always("*(float*)0 = 0;", 1, "a write outside of every buffer");
+    always(
+        "*(float*)(unsigned long long)(64 + 4 * t) = 0;",
+        1,
+        "a write outside of every buffer",
+    );
 }
 
 #[test]
