@@ -1,4 +1,7 @@
 //! Means of finished sums, and parameters that follow them. All slices of a call have one length; each element depends on its own place alone.
+//!
+//! Updates are those of the optimizers of the crate `sardana`, operation by operation, after a division and a clipping as they are done there. An
+//! optimizer passes on whichever NaN its processor makes of two; here it is the one.
 
 use super::Number as _;
 use crate::parameters::{Descent, Moments};

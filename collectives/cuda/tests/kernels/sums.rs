@@ -104,14 +104,14 @@ fn many_elements_are_added_as_without_a_device() {
     let Some(twin) = twin(Module::Sums) else { return };
     let mut numbers = Numbers::new(5);
     let (running, shards): (Vec<f32>, Vec<Vec<f32>>) = (numbers.all(MANY), (0..3).map(|_| numbers.all(MANY)).collect());
-    for kernel in [SUM_F32, SUM_F32X4] {
+    for (kernel, geometry) in [(SUM_F32, any_geometry(3)), (SUM_F32X4, geometry::elements(MANY as u64 / 4))] {
         let sum = Sum {
             kernel,
             running: &running,
             shards: &shards,
             in_place: false,
         };
-        let found = sum.run(twin, 1, any_geometry(3)).unwrap();
+        let found = sum.run(twin, 1, geometry).unwrap();
         assert!(
             bytemuck::cast_slice::<f32, u8>(&found) == reduced(Dtype::F32, &running, &shards),
             "{}",
@@ -159,7 +159,7 @@ fn halves_are_added_as_a_group_adds_them() {
     let mut numbers = Numbers::new(6);
     macro_rules! compare {
         ($half:ty, $sum:ident, $narrow:ident, $widened:ident) => {{
-            let ranks: Vec<Vec<$half>> = (0..4).map(|_| numbers.all(3_001)).collect();
+            let ranks: Vec<Vec<$half>> = (0..4).map(|_| numbers.all(MANY)).collect();
             let running = reference::halves::$widened(&ranks[0]);
             let sum = Sum {
                 kernel: $sum,

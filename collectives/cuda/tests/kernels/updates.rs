@@ -234,10 +234,15 @@ fn parameters_follow_gradients_as_without_a_device() {
     ];
     for Pair { optimizer, kernel, by } in &pairs {
         let mut numbers = Numbers::new(16);
-        for (length, any) in [(3_001, false), (3_001, true), (MANY / 8, false)] {
+        for (length, any) in [(3_001, false), (3_001, true), (MANY, false)] {
             let (mut expected, _) = state(&mut numbers, optimizer.slots().len(), length, any);
             let mut found = expected.clone();
-            for (number, decay) in [(1, 0.0), (2, 1e-2), (1_000_003, 1e-4)] {
+            // Of the long ones one is enough.
+            for (number, decay) in
+                [(1_000_003, 1e-4), (1, 0.0), (2, 1e-2)]
+                    .into_iter()
+                    .take(if length == MANY { 1 } else { 3 })
+            {
                 let update = Update {
                     number,
                     rate: 3e-3,
