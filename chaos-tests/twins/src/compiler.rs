@@ -20,17 +20,19 @@ const HOST: [(&str, &str); 5] = [
 
 const ALL: &[&str] = &["-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-exceptions"];
 
-/// For kernels. Compilers contract products and sums where the processor can, unless told otherwise.
-const KERNELS: &[&str] = &["-ffp-contract=off", "-fno-strict-aliasing"];
+/// For kernels. Compilers contract products and sums where the processor can, unless told otherwise. The sanitizers only announce what is accessed
+/// and what is undefined; what answers is the twin.
+const GCC: &[&str] = &[
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-fsanitize=thread,shift,bounds,integer-divide-by-zero,alignment",
+];
 
-/// The sanitizers only announce what is accessed and what is undefined; what answers is the twin.
-const ANNOUNCED: &str = "-fsanitize=thread,shift,integer-divide-by-zero,alignment";
-
-/// The compilers have different names for places beyond arrays. Clang leaves a read out where a write to the same place follows, unless told otherwise.
-const GCC: &[&str] = &[ANNOUNCED, "-fsanitize=bounds"];
+/// The same. Clang leaves a read out where a write to the same place follows, unless told otherwise.
 const CLANG: &[&str] = &[
-    ANNOUNCED,
-    "-fsanitize=array-bounds",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-fsanitize=thread,shift,array-bounds,integer-divide-by-zero,alignment",
     "-mllvm",
     "-tsan-instrument-read-before-write=1",
 ];
@@ -62,16 +64,29 @@ pub enum CompileError {
 }
 
 impl Compiler {
-    /// The one that the variable `CXX` names, or else the first that is installed. None where there is none.
+    /// The one that the variable `CXX` names, or else the first that is installed, and that can announce what kernels access. None where there is none.
     #[must_use]
     pub fn find() -> Option<Self> {
         let named = std::env::var_os("CXX").filter(|name| !name.is_empty()).map(PathBuf::from);
         let names = named.map_or_else(|| ["c++", "g++", "clang++"].map(PathBuf::from).to_vec(), |named| vec![named]);
-        names.into_iter().find_map(|path| {
-            let version = Command::new(&path).arg("--version").stdin(Stdio::null()).output().ok()?;
-            let is_clang = String::from_utf8_lossy(&version.stdout).contains("clang");
-            version.status.success().then_some(Self { path, is_clang })
-        })
+        names.into_iter().find_map(Self::at)
+    }
+
+    fn at(path: PathBuf) -> Option<Self> {
+        let version = Command::new(&path).arg("--version").stdin(Stdio::null()).output().ok()?;
+        let is_clang = String::from_utf8_lossy(&version.stdout).contains("clang");
+        let compiler = Self { path, is_clang };
+        // Nothing at all, with every option.
+        let arguments = [compiler.kernels(), &["-x", "c++", "-c", "-", "-o", "/dev/null"]].concat();
+        compiler
+            .run(Path::new("."), "nothing", &arguments)
+            .is_ok()
+            .then_some(compiler)
+    }
+
+    /// The options for kernels.
+    fn kernels(&self) -> &'static [&'static str] {
+        if self.is_clang { CLANG } else { GCC }
     }
 
     /// Compiles and loads kernels. Nothing of it is left on the disk.
@@ -88,12 +103,7 @@ impl Compiler {
         self.run(
             folder,
             "the kernels",
-            &[
-                KERNELS,
-                if self.is_clang { CLANG } else { GCC },
-                &["-c", "kernels.cc", "-o", "kernels.o"],
-            ]
-            .concat(),
+            &[self.kernels(), &["-c", "kernels.cc", "-o", "kernels.o"]].concat(),
         )?;
         fs::write(folder.join("unit.o"), self.host(folder)?)?;
         self.run(
@@ -117,7 +127,12 @@ impl Compiler {
 
     fn run(&self, folder: &Path, what: &str, arguments: &[&str]) -> Result<(), CompileError> {
         let mut command = Command::new(&self.path);
-        let output = command.args(ALL).args(arguments).current_dir(folder).output()?;
+        let output = command
+            .args(ALL)
+            .args(arguments)
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .output()?;
         if output.status.success() {
             return Ok(());
         }

@@ -18,7 +18,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let Some(compiler) = Compiler::find() else {
-//!     println!("skipped: no C++ compiler is found");
+//!     println!("skipped: no C++ compiler that can make twins is found");
 //!     return Ok(());
 //! };
 //! let text = r#"

@@ -11,7 +11,7 @@ const BLOCK: [u32; 3] = [64, 1, 1];
 
 fn twin(body: &str) -> Option<Twin> {
     let Some(compiler) = Compiler::find() else {
-        println!("skipped: no C++ compiler is installed, or the variable CXX names none");
+        println!("skipped: no C++ compiler that can make twins is found");
         return None;
     };
     let text =
@@ -185,7 +185,7 @@ fn what_does_not_fit_is_refused() {
 #[test]
 fn what_depends_on_the_device_does_not_compile() {
     let Some(compiler) = Compiler::find() else {
-        return println!("skipped: no C++ compiler is installed, or the variable CXX names none");
+        return println!("skipped: no C++ compiler that can make twins is found");
     };
     for used in [
         "atomicAdd(values, 1.0f)",

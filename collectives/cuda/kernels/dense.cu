@@ -42,11 +42,11 @@ __device__ __forceinline__ void product(float* out, Matrix left, Matrix right, c
             sums[r][c] = first;
         }
     }
-    for (u32 term = 0; term < terms; term += DEPTH) {
+    for (u32 term = 0, end; term < terms; term += end) {
+        end = terms - term < DEPTH ? terms - term : DEPTH;
         bring(lefts, left, row, rows, term, terms);
         bring(rights, right, column, columns, term, terms);
         __syncthreads();
-        u32 end = terms - term < DEPTH ? terms - term : DEPTH;
         for (u32 t = 0; t < end; ++t) {
 #pragma unroll
             for (u32 r = 0; r < EACH; ++r) {

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sardana_cuda::kernels::{ALL, Kernel, Module, Parameter};
 
-/// A kernel in PTX: the bytes of its parameters, and its instructions.
+/// A kernel in PTX: the bytes of its parameters, its instructions, and all of its text.
 #[derive(Default)]
 struct Entry<'a> {
     parameters: Vec<usize>,
     instructions: Vec<&'a str>,
+    body: &'a str,
 }
 
 /// The instruction of a line, without its predicate and operands. None where there is none.
@@ -53,6 +54,7 @@ fn entries(ptx: &str) -> BTreeMap<&str, Entry<'_>> {
                 .map(parameter_bytes)
                 .collect(),
             instructions: body.lines().filter_map(instruction).collect(),
+            body,
         };
         entries.insert(name, entry);
     }
@@ -148,8 +150,8 @@ fn what_a_careless_compiler_makes_is_seen() {
         !faults(
             name,
             &Entry {
-                parameters: Vec::new(),
                 instructions,
+                ..Entry::default()
             },
         )
         .is_empty()
@@ -179,6 +181,29 @@ fn what_a_careless_compiler_makes_is_seen() {
         assert!(!found("sgd", line), "{line}");
     }
     assert!(!found("dense_forward", "fma.rn.f32 %f1, %f2, %f3, %f4;"));
+}
+
+#[test]
+fn what_is_computed_has_one_nan() {
+    for (module, entries) in modules() {
+        for (name, entry) in entries {
+            let rounds = |of: &str| {
+                entry
+                    .instructions
+                    .iter()
+                    .any(|one| ROUNDED.iter().any(|start| one.starts_with(start)) && one.ends_with(of))
+            };
+            for (of, bits) in [(".f32", "0f7FC00000"), (".f64", "0d7FF8000000000000")] {
+                // Quotients that are squared in f64; a number that is no NaN, rounded as a half.
+                let is_no_result = matches!((name, of), ("squares" | "narrow_f16", ".f32"));
+                let chosen = entry.body.lines().any(|line| line.contains("selp") && line.contains(bits));
+                assert!(
+                    chosen || is_no_result || !rounds(of),
+                    "{module:?}: {name} chooses no NaN in {of}"
+                );
+            }
+        }
+    }
 }
 
 #[test]

@@ -306,7 +306,7 @@ fn shown(&(_, module, from, to, _): &Planted) -> Option<Result<Found, String>> {
 
 fn all_are_found(planted: &[Planted]) {
     if compiler().is_none() {
-        return println!("skipped: no C++ compiler is installed, or the variable CXX names none");
+        return println!("skipped: no C++ compiler that can make twins is found");
     }
     let missed: Vec<String> = planted.iter().filter_map(missed).collect();
     assert!(missed.is_empty(), "{}", missed.join("\n"));

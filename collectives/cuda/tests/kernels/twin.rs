@@ -56,7 +56,7 @@ pub(crate) fn source(module: Module) -> Source {
 pub(crate) fn twin(module: Module) -> Option<&'static Twin> {
     static TWINS: [OnceLock<Twin>; Module::ALL.len()] = [const { OnceLock::new() }; Module::ALL.len()];
     let Some(compiler) = compiler() else {
-        println!("skipped: no C++ compiler is installed, or the variable CXX names none");
+        println!("skipped: no C++ compiler that can make twins is found");
         return None;
     };
     let make = || compiler.compile(&source(module)).unwrap_or_else(|error| panic!("{error}"));
