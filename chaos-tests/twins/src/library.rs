@@ -137,7 +137,7 @@ impl Twin {
         let buffers: Vec<HostBuffer> = memory.buffers().iter().map(HostBuffer::of).collect();
         let (number, count) = (number as u64, buffers.len() as u64);
         let one_at_a_time = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the kernel takes parameters of these sizes, `memory` is borrowed alone, and each access of the kernel is checked to be within
+        // SAFETY: the kernel takes parameters of these sizes, `memory` is borrowed alone and of cells, and each access of the kernel is checked to be within
         // its buffers before it happens. What is said lasts until the next launch, which waits.
         let said = unsafe {
             let (grid, block) = (launch.grid.as_ptr(), launch.block.as_ptr());
@@ -158,7 +158,7 @@ impl HostBuffer {
         Self {
             start: buffer.address.get(),
             bytes: buffer.bytes as u64,
-            element: u32::try_from(buffer.element).expect("an element is small"),
+            element: u32::try_from(buffer.element.max(1)).expect("an element is small"),
             state: match buffer.state {
                 State::Constant => 0,
                 State::Set => 1,

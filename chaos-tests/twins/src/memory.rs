@@ -1,5 +1,7 @@
 //! The memory of a device that is none: buffers of the host, aligned as a device's are, each between two guard zones. Knows no kernel.
 
+use std::cell::Cell;
+
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 
 /// What a device aligns its buffers to.
@@ -43,8 +45,8 @@ pub(crate) enum State {
 
 #[derive(Debug)]
 pub(crate) struct Buffer {
-    /// The buffer, its guard zones, and what it takes to align it.
-    all: Vec<u8>,
+    /// The buffer, its guard zones, and what it takes to align it: cells, since kernels write to them by their addresses.
+    all: Vec<Cell<u8>>,
     /// Where in `all` the buffer begins.
     start: usize,
     pub(crate) address: Address,
@@ -94,7 +96,8 @@ impl Memory {
         let start = |buffer: &Buffer| usize::try_from(address.0 - buffer.address.0).expect("a buffer fits the memory");
         let range = |buffer: &Buffer| start(buffer)..start(buffer) + bytes.len();
         let found = buffer.and_then(|buffer| buffer.inside().get(range(buffer)));
-        bytes.copy_from_slice(found.expect("what is read lies in one buffer"));
+        let found = found.expect("what is read lies in one buffer");
+        bytes.iter_mut().zip(found).for_each(|(byte, found)| *byte = found.get());
         values
     }
 
@@ -117,10 +120,13 @@ impl Memory {
 
     fn add(&mut self, values: &[u8], element: usize, state: State) -> Address {
         let bytes = values.len();
-        let mut all = vec![GUARD; ALIGNMENT + GUARD_BYTES + bytes + GUARD_BYTES];
+        let all = vec![Cell::new(GUARD); ALIGNMENT + GUARD_BYTES + bytes + GUARD_BYTES];
         let start = GUARD_BYTES + (all.as_ptr().addr() + GUARD_BYTES).wrapping_neg() % ALIGNMENT;
-        all[start..start + bytes].copy_from_slice(values);
-        let address = Address(all[start..].as_mut_ptr().expose_provenance() as u64);
+        all[start..start + bytes]
+            .iter()
+            .zip(values)
+            .for_each(|(cell, &value)| cell.set(value));
+        let address = Address(all[start..].as_ptr().expose_provenance() as u64);
         let buffer = Buffer {
             all,
             start,
@@ -136,13 +142,13 @@ impl Memory {
 }
 
 impl Buffer {
-    fn inside(&self) -> &[u8] {
+    fn inside(&self) -> &[Cell<u8>] {
         &self.all[self.start..self.start + self.bytes]
     }
 
     fn is_guarded(&self) -> bool {
         let (before, after) = (&self.all[..self.start], &self.all[self.start + self.bytes..]);
-        before.iter().chain(after).all(|&byte| byte == GUARD)
+        before.iter().chain(after).all(|byte| byte.get() == GUARD)
     }
 }
 
@@ -182,9 +188,9 @@ mod tests {
             let mut memory = Memory::new();
             let address = memory.holding(&[1_u32]);
             assert_eq!(memory.settle(), Ok(()));
-            let buffer = &mut memory.buffers[0];
+            let buffer = &memory.buffers[0];
             let place = buffer.start.checked_add_signed(at).unwrap();
-            buffer.all[place] = 0;
+            buffer.all[place].set(0);
             assert_eq!(memory.settle(), Err(address));
         }
     }
