@@ -169,8 +169,8 @@ pub fn cryptography() -> CryptoProvider {
 /// wait for its end from going on, as long as the host is busy (seen for minutes).
 const NICE: i32 = 10;
 
-/// The calling thread leaves most of a busy processor to others.
-fn give_way() {
+/// The calling thread leaves most of a busy processor to others from now on.
+pub fn give_way() {
     // Linux keeps this for each thread; elsewhere it is the whole process's. Where it is forbidden all goes on as before.
     if cfg!(target_os = "linux") {
         let _ = rustix::process::nice(NICE);

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
+use sardana_actors::worker::Moved;
+use sardana_net::environment::give_way;
 use tokio::sync::oneshot;
 
 use crate::model::{Share, SharedState, StateError, StatePieces, copy_shared};
@@ -60,17 +62,17 @@ impl Copies {
         Self { on_threads, under_way }
     }
 
-    /// Lets these shares of a state be copied, which has these pieces, into `room` as far as there is any.
+    /// Lets these shares of a state be copied, which has these pieces, into `room` as far as there is any. `moved` counts what is copied.
     pub(crate) fn begin_shared(
         &mut self,
         shared: Box<dyn SharedState>,
         pieces: Arc<StatePieces>,
         shares: Vec<Share>,
         room: Vec<Vec<u8>>,
-        reply: oneshot::Sender<Vec<Bytes>>,
+        (moved, reply): (Moved, oneshot::Sender<Vec<Bytes>>),
     ) -> Result<(), CopyError> {
         let outlives_updates = shared.outlives_updates();
-        let copy = move || copy_shared(shared.as_ref(), &pieces, &shares, room);
+        let copy = move || copy_shared(shared.as_ref(), &pieces, &shares, room, |bytes| moved.add(bytes));
         self.begin(outlives_updates, copy, reply)
     }
 
@@ -91,6 +93,13 @@ impl Copies {
             return Ok(work()?);
         }
         self.finish_those(|copy| copy.outlived_one)?;
+        let work = move || {
+            if outlives_updates {
+                // The steps that go on meanwhile come first.
+                give_way();
+            }
+            work()
+        };
         let thread = thread::Builder::new().name("snapshot".to_owned()).spawn(work);
         self.under_way.push(Copying {
             thread: thread.map_err(CopyError::Thread)?,

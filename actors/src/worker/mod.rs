@@ -40,7 +40,7 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use control::JoinError;
 pub(crate) use control::{Link, Looking};
-pub use driver::{ActorCommand, Arrival, HeldShare, KeptSum, Mismatch, Outbox, SavedState, StepDriver, Task};
+pub use driver::{ActorCommand, Arrival, HeldShare, KeptSum, Mismatch, Moved, Outbox, SavedState, StepDriver, Task};
 pub use sardana_net::quic::Reach;
 pub use tally::TallyFile;
 

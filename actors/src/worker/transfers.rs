@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ractor::ActorRef;
 use sardana_collectives::gradient::Sum;
+use sardana_protocol::limits::HASHING_SIGN;
 use sardana_protocol::member::{Event, Lacking};
 use sardana_protocol::messages::{MemberAddress, Restore, Snapshot};
 use sardana_protocol::snapshot::{Share, SnapshotId};
@@ -12,9 +13,10 @@ use sardana_protocol::state::{StateHash, StatePieces};
 use sardana_protocol::words::{Generation, Rank, Step};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 use super::actor::{Message, cut};
-use super::driver::{Arrival, SavedState, StepDriver};
+use super::driver::{Arrival, Moved, SavedState, StepDriver};
 use super::give_back::given_back_aside;
 use super::hashing::hashed;
 use super::restoring::Reader;
@@ -199,10 +201,12 @@ impl Transfers {
     pub(super) fn hash(&self, snapshot: SnapshotId, shares: Vec<Share>, copies: oneshot::Receiver<Vec<Bytes>>) {
         let (driver, pieces, peers) = (Arc::clone(&self.driver), Arc::clone(&self.pieces), Arc::clone(&self.peers));
         tokio::spawn(async move {
-            let Ok(copies) = copies.await else { return };
+            let sign = || driver.still_hashing(snapshot);
+            let Some(copies) = come(copies, &driver.mover(), sign).await else {
+                return;
+            };
             let copies = shares.into_iter().zip(copies.into_iter().map(given_back_aside)).collect();
             // It is cancelled only when the process ends.
-            let sign = || driver.still_hashing(snapshot);
             if let Some(held) = hashed(peers.environment(), pieces, copies, sign).await {
                 driver.snapshotted(snapshot, held);
             }
@@ -214,6 +218,21 @@ impl Drop for Transfers {
     fn drop(&mut self) {
         self.end_copy();
         self.end_fetch();
+    }
+}
+
+/// The copies, once they are made; none if they are not. `sign` is called from time to time, if something has been moved since the last time: those
+/// of a large state may take longer than a holder that says nothing is waited for, and several steps.
+async fn come(mut copies: oneshot::Receiver<Vec<Bytes>>, moved: &Moved, sign: impl Fn()) -> Option<Vec<Bytes>> {
+    let mut told = moved.bytes();
+    loop {
+        if let Ok(copies) = timeout(HASHING_SIGN, &mut copies).await {
+            return copies.ok();
+        }
+        let bytes = moved.bytes();
+        if bytes > std::mem::replace(&mut told, bytes) {
+            sign();
+        }
     }
 }
 
@@ -268,4 +287,28 @@ async fn fetched_state(
         shares: Vec::new(),
     };
     Ok(Arrival::FetchedState { generation, step, state })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sign_is_given_while_a_copy_goes_on_and_none_while_it_stands_still() {
+        let (reply, copies) = oneshot::channel();
+        let (moved, signs) = (Moved::default(), Cell::new(0));
+        let copying = async {
+            // Between two looks of the task that waits.
+            tokio::time::sleep(HASHING_SIGN / 2).await;
+            for bytes in [1, 0, 0, 7] {
+                moved.add(bytes);
+                tokio::time::sleep(HASHING_SIGN).await;
+            }
+            reply.send(vec![Bytes::from_static(b"share")]).unwrap();
+        };
+        let (come, ()) = tokio::join!(come(copies, &moved, || signs.set(signs.get() + 1)), copying);
+        assert_eq!((come.unwrap(), signs.get()), (vec![Bytes::from_static(b"share")], 2));
+    }
 }

@@ -67,24 +67,29 @@ pub fn copy_shares(
     shares: &[Share],
     room: Vec<Vec<u8>>,
 ) -> Result<Vec<Bytes>, StateError> {
-    copy(&|take| visit_checked(model, take), pieces, shares, room)
+    copy(&|take| visit_checked(model, take), pieces, shares, room, |_| ())
 }
 
-/// The same from what a model has shared, by another thread.
+/// The same from what a model has shared, by another thread. `copied` is told how many bytes more are copied.
 pub(crate) fn copy_shared(
     shared: &dyn SharedState,
     pieces: &StatePieces,
     shares: &[Share],
     room: Vec<Vec<u8>>,
+    copied: impl Fn(usize),
 ) -> Result<Vec<Bytes>, StateError> {
-    copy(&|take| shared_checked(shared, take), pieces, shares, room)
+    copy(&|take| shared_checked(shared, take), pieces, shares, room, copied)
 }
+
+/// Between two words of how far a copy is.
+const TOLD_BYTES: usize = 64 << 20;
 
 fn copy(
     show: &dyn Fn(Take<'_>) -> Result<(), StateError>,
     pieces: &StatePieces,
     shares: &[Share],
     room: Vec<Vec<u8>>,
+    copied: impl Fn(usize),
 ) -> Result<Vec<Bytes>, StateError> {
     let ranges: Vec<_> = shares.iter().map(|&share| pieces.bytes_of(share)).collect();
     let mut room = room.into_iter();
@@ -102,7 +107,10 @@ fn copy(
         for (range, copy) in ranges.iter().zip(&mut copies) {
             let (from, to) = (range.start.max(start), range.end.min(end));
             if from < to {
-                copy.extend_from_slice(&bytes[from - start..to - start]);
+                for part in bytes[from - start..to - start].chunks(TOLD_BYTES) {
+                    copy.extend_from_slice(part);
+                    copied(part.len());
+                }
             }
         }
         start = end;

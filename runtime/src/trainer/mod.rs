@@ -179,7 +179,9 @@ impl<'a, M: Trainable> Training<'a, M> {
             Task::Copy { shares, room, reply } => {
                 let pieces = &facts.pieces;
                 match model.share() {
-                    Some(shared) => copies.begin_shared(shared, Arc::clone(pieces), shares, room, reply)?,
+                    Some(shared) => {
+                        copies.begin_shared(shared, Arc::clone(pieces), shares, room, (driver.mover(), reply))?
+                    }
                     // The task that asked may have given up.
                     None => drop(reply.send(copy_shares(model, pieces, &shares, room)?)),
                 }

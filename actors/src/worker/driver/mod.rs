@@ -109,8 +109,23 @@ pub struct StepDriver {
     inner: Mutex<Inner>,
     changed: Changed,
     layout: Arc<Layout>,
-    /// Bytes of states and sums that were fetched, loaded or hashed.
-    moved: AtomicU64,
+    moved: Moved,
+}
+
+/// How many bytes of states and sums a worker has fetched, copied, loaded or hashed. Every clone counts the same.
+#[derive(Debug, Clone, Default)]
+pub struct Moved(Arc<AtomicU64>);
+
+impl Moved {
+    /// So many more.
+    pub fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// So many so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl StepDriver {
@@ -123,7 +138,7 @@ impl StepDriver {
             inner: Mutex::new(inner),
             changed: Changed::default(),
             layout,
-            moved: AtomicU64::new(0),
+            moved: Moved::default(),
         };
         (Arc::new(driver), outbox)
     }
@@ -168,12 +183,18 @@ impl StepDriver {
     /// So many more bytes of a state or sum are fetched, loaded or hashed. Others may wait for that: the coordinator is told with the next
     /// heartbeat, and takes no worker that moves something for one that hangs.
     pub fn moved(&self, bytes: usize) {
-        self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.moved.add(bytes);
+    }
+
+    /// The same for a thread that may outlive what the training thread does next: so that it tells of what it copies.
+    #[must_use]
+    pub fn mover(&self) -> Moved {
+        self.moved.clone()
     }
 
     /// It is time for reports, and perhaps for a heartbeat.
     pub fn beat(&self, heartbeat: Heartbeat) {
-        let bytes = self.moved.load(Ordering::Relaxed);
+        let bytes = self.moved.bytes();
         let mut inner = self.lock();
         inner.handle(Event::Moved { bytes });
         inner.handle(Event::Beat { heartbeat });
@@ -287,7 +308,7 @@ impl StepDriver {
         inner.handle(Event::RoomMade);
     }
 
-    /// The shares that [`ActorCommand::Snapshot`] spoke of are being hashed, and more of them are than when this was last said.
+    /// The shares that [`ActorCommand::Snapshot`] spoke of are being copied or hashed, and more of them are than when this was last said.
     pub fn still_hashing(&self, snapshot: SnapshotId) {
         self.lock().handle(Event::Hashing { snapshot });
     }
@@ -334,7 +355,7 @@ impl StepDriver {
 impl StepDriver {
     /// Bytes of which [`StepDriver::moved`] was told.
     pub(crate) fn moved_so_far(&self) -> u64 {
-        self.moved.load(Ordering::Relaxed)
+        self.moved.bytes()
     }
 
     /// Does what the machine would want.
