@@ -16,8 +16,8 @@ pub fn add_up(layout: &Layout, step: Step, pieces: impl IntoIterator<Item = Grad
     let first = pieces.next().expect("a step has at least one shard");
     let mut sum = if first.is_unread() { first } else { first.clone() };
     let rest: Vec<GradientBuffer> = pieces.collect();
-    let rest: Vec<&[u8]> = rest.iter().map(GradientBuffer::bytes).collect();
-    reduce::add_all(layout, 0..layout.bytes(), sum.bytes_mut(), &rest);
+    let mut rest: Vec<&[u8]> = rest.iter().map(GradientBuffer::bytes).collect();
+    reduce::add_all(layout, 0..layout.bytes(), sum.bytes_mut(), &mut rest);
     Sum::from_buffer(step, sum)
 }
 

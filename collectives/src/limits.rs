@@ -22,6 +22,16 @@ pub const LOOK_AGAIN: Duration = Duration::from_micros(20);
 /// on a fast path. When more are, the others are allocated and freed.
 pub const POOLED_CHUNKS: usize = 64;
 
+/// Runs of bytes that a link over QUIC holds of what came and is not read: a run came with one packet, and keeps alive what came together with it,
+/// up to 64 KiB. A frame comes in half as many of the smallest packets. Of more, which is what a peer at fault sends, all are copied into one.
+pub const MOST_RUNS: usize = 256;
+
+/// Runs that it takes from the connection at once: one on its way to another host takes longer than to come back for more.
+pub const RUNS_AT_ONCE: usize = 16;
+
+/// A run is taken to be so long, as long as none that was longer has come: nearly what the smallest packets carry (RFC 9000, 14.1).
+pub const LEAST_RUN_BYTES: usize = 1_100;
+
 /// Chunks of each rank's part that a group's fast order reduces before it goes on to the next ones. Their running values are kept twice beside
 /// the caller's buffer: a megabyte in all, which stays in a processor's cache, and enough that a round is more than a wake-up.
 pub const BLOCK_CHUNKS: usize = 4;
@@ -30,3 +40,4 @@ const _: () = assert!(CHUNK_BYTES.is_multiple_of(ALIGNMENT));
 const _: () = assert!(ALIGNMENT.is_multiple_of(8));
 const _: () = assert!(sardana_protocol::limits::MAX_GRADIENT_BYTES / CHUNK_BYTES < u32::MAX as usize);
 const _: () = assert!(CHUNK_BYTES < u32::MAX as usize);
+const _: () = assert!(2 * CHUNK_BYTES.div_ceil(LEAST_RUN_BYTES) + RUNS_AT_ONCE <= MOST_RUNS);

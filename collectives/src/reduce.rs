@@ -10,6 +10,7 @@ use std::ops::Range;
 use sardana_protocol::state::Dtype;
 
 use crate::layout::Layout;
+use crate::runs::Runs;
 
 /// Bytes that are summed at once: so few that they stay in the nearest cache while shard after shard is added.
 pub(crate) const TILE_BYTES: usize = 4 << 10;
@@ -17,22 +18,24 @@ pub(crate) const TILE_BYTES: usize = 4 << 10;
 /// Adds `shard` to `running`: both hold the bytes `range` of a gradient laid out by `layout`, and `range` splits no element.
 ///
 /// # Panics
-/// When a slice is not as long as `range`, or `range` goes beyond the layout.
-pub fn add(layout: &Layout, range: Range<usize>, running: &mut [u8], shard: &[u8]) {
-    add_all(layout, range, running, &[shard]);
+/// When one of them is not as long as `range`, or `range` goes beyond the layout.
+pub fn add(layout: &Layout, range: Range<usize>, running: &mut [u8], shard: impl Runs) {
+    add_all(layout, range, running, &mut [shard]);
 }
 
 /// Adds `shards` to `running`, one after the other, and goes through the memory once.
 ///
 /// # Panics
 /// As [`add`].
-pub fn add_all(layout: &Layout, range: Range<usize>, running: &mut [u8], shards: &[&[u8]]) {
+pub fn add_all(layout: &Layout, range: Range<usize>, running: &mut [u8], shards: &mut [impl Runs]) {
     check(layout, &range, running, shards);
+    let mut read = 0;
     for (dtype, tile) in tiles(layout, range) {
-        let running = &mut running[tile.clone()];
-        for shard in shards {
-            add_to(dtype, running, &shard[tile.clone()]);
+        for shard in &mut *shards {
+            shard.skip(tile.start - read);
+            add_next(dtype, &mut running[tile.clone()], shard);
         }
+        read = tile.end;
     }
 }
 
@@ -41,23 +44,26 @@ pub fn add_all(layout: &Layout, range: Range<usize>, running: &mut [u8], shards:
 ///
 /// # Panics
 /// As [`add`]; and when there are no terms.
-pub fn sum_into(layout: &Layout, range: Range<usize>, out: &mut [u8], terms: &[&[u8]]) {
+pub fn sum_into(layout: &Layout, range: Range<usize>, out: &mut [u8], terms: &mut [impl Runs]) {
     check(layout, &range, out, terms);
-    let (first, terms) = terms.split_first().expect("a sum has a first term");
-    let Some((second, rest)) = terms.split_first() else {
-        return out.copy_from_slice(first);
+    let (first, terms) = terms.split_first_mut().expect("a sum has a first term");
+    let Some((second, rest)) = terms.split_first_mut() else {
+        return first.copy_to(out);
     };
-    let mut copied = 0;
+    let mut written = 0;
     for (dtype, tile) in tiles(layout, range) {
-        out[copied..tile.start].copy_from_slice(&first[copied..tile.start]);
-        copied = tile.end;
-        let out = &mut out[tile.clone()];
-        add_two(dtype, out, &first[tile.clone()], &second[tile.clone()]);
-        for term in rest {
-            add_to(dtype, out, &term[tile.clone()]);
+        let between = written..tile.start;
+        written = tile.end;
+        second.skip(between.len());
+        first.copy_to(&mut out[between.clone()]);
+        let out = &mut out[tile];
+        add_next_two(dtype, out, first, second);
+        for term in &mut *rest {
+            term.skip(between.len());
+            add_next(dtype, out, term);
         }
     }
-    out[copied..].copy_from_slice(&first[copied..]);
+    first.copy_to(&mut out[written..]);
 }
 
 /// Adds zeros to `running`, which is not the same as leaving it: -0.0 + 0.0 is 0.0, and a NaN becomes the one.
@@ -68,11 +74,11 @@ pub(crate) fn add_zeros(dtype: Dtype, running: &mut [u8]) {
     }
 }
 
-fn check(layout: &Layout, range: &Range<usize>, running: &[u8], shards: &[&[u8]]) {
+fn check(layout: &Layout, range: &Range<usize>, running: &[u8], shards: &[impl Runs]) {
     assert!(range.end <= layout.bytes(), "the range {range:?} lies within the gradient");
     assert_eq!(running.len(), range.len(), "the running sum has the range's bytes");
     for shard in shards {
-        assert_eq!(shard.len(), range.len(), "a shard has the range's bytes");
+        assert_eq!(shard.left(), range.len(), "a shard has the range's bytes");
     }
 }
 
@@ -85,6 +91,26 @@ pub(crate) fn tiles(layout: &Layout, range: Range<usize>) -> impl Iterator<Item 
             .step_by(TILE_BYTES)
             .map(move |tile| (section.dtype, tile..to.min(tile + TILE_BYTES)))
     })
+}
+
+/// `running + shard` in place, element by element, with what `shard` has next.
+pub(crate) fn add_next(dtype: Dtype, running: &mut [u8], shard: &mut impl Runs) {
+    let bytes = dtype.bytes();
+    shard.each(running.len() / bytes, bytes, |at, run| {
+        add_to(dtype, &mut running[at.start * bytes..at.end * bytes], run);
+    });
+}
+
+/// `first + second`, element by element, with what they have next.
+fn add_next_two(dtype: Dtype, out: &mut [u8], first: &mut impl Runs, second: &mut impl Runs) {
+    let bytes = dtype.bytes();
+    first.each(out.len() / bytes, bytes, |of_first, first| {
+        let out = &mut out[of_first.start * bytes..of_first.end * bytes];
+        second.each(of_first.len(), bytes, |at, second| {
+            let at = at.start * bytes..at.end * bytes;
+            add_two(dtype, &mut out[at.clone()], &first[at], second);
+        });
+    });
 }
 
 /// `running + shard` in place, element by element.
@@ -195,7 +221,7 @@ mod tests {
         let layout = layout();
         let mut running = bytes([1.5, -0.0], 1e300, 0.25, u64::MAX, 0);
         let shard = bytes([2.0, 0.0], 1e284, 0.5, 3, 9);
-        add(&layout, 0..layout.bytes(), &mut running, &shard);
+        add(&layout, 0..layout.bytes(), &mut running, &shard[..]);
         assert_eq!(running, bytes([3.5, 0.0], 1e300 + 1e284, 0.75, 2, 0));
     }
 
@@ -271,19 +297,19 @@ mod tests {
                 let mut expected = cut[0].to_vec();
                 cut[1..]
                     .iter()
-                    .for_each(|term| add(&layout, range.clone(), &mut expected, term));
+                    .for_each(|term| add(&layout, range.clone(), &mut expected, *term));
                 let mut together = vec![0xaa; range.len()];
-                sum_into(&layout, range.clone(), &mut together, &cut);
+                sum_into(&layout, range.clone(), &mut together, &mut cut.clone());
                 assert_eq!(together, expected, "{count} terms of {range:?}");
                 let mut added = cut[0].to_vec();
-                add_all(&layout, range.clone(), &mut added, &cut[1..]);
+                add_all(&layout, range.clone(), &mut added, &mut cut[1..].to_vec());
                 assert_eq!(added, expected);
             }
         }
         // A sum of one term has its own bits.
         let negative = (-0.0_f32).to_le_bytes();
         let mut alone = [9; 4];
-        sum_into(&layout, 0..4, &mut alone, &[&negative]);
+        sum_into(&layout, 0..4, &mut alone, &mut [&negative[..]]);
         assert_eq!(alone, negative);
     }
 

@@ -9,6 +9,7 @@ use quinn::RecvStream;
 use sardana_collectives::limits::CHUNK_BYTES;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot};
 use sardana_collectives::links::{LinkError, LinkReceiver, LinkSender};
+use sardana_collectives::runs::Runs;
 use sardana_protocol::words::{Generation, Step, WorkerId};
 use tokio::sync::oneshot;
 
@@ -157,7 +158,7 @@ impl InMemory {
                 },
             }
         };
-        part.copy_from_slice(&came.map_err(|error| error.to_string())?);
+        came.map_err(|error| error.to_string())?.copy_to(part);
         *parts += 1;
         Ok(())
     }

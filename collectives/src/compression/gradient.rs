@@ -7,6 +7,7 @@ use sardana_protocol::state::Dtype;
 use super::{HALF_BYTES, Half};
 use crate::layout::Layout;
 use crate::reduce::{self, TILE_BYTES, add_to};
+use crate::runs::Runs;
 
 impl Half {
     /// Bytes of what lies in `range` as it travels.
@@ -41,21 +42,36 @@ impl Half {
     }
 
     /// Writes what has travelled, and the sum of it and of `own`, which are what lies in `range` in each, to `out`.
-    pub(crate) fn sum_unpacked(self, layout: &Layout, range: Range<usize>, out: &mut [u8], running: &[u8], own: &[&[u8]]) {
+    pub(crate) fn sum_unpacked(
+        self,
+        layout: &Layout,
+        range: Range<usize>,
+        out: &mut [u8],
+        running: &mut impl Runs,
+        own: &[&[u8]],
+    ) {
         let mut written = 0;
-        for (dtype, tile, packed) in tiles(layout, range) {
+        for (dtype, tile) in reduce::tiles(layout, range) {
             out[written..tile.start].fill(0);
             written = tile.end;
-            let (running, out) = (&running[packed], &mut out[tile.clone()]);
+            let out = &mut out[tile.clone()];
             match dtype {
-                Dtype::F32 => self.widen(running, out),
-                Dtype::F64 | Dtype::U64 => out.copy_from_slice(running),
+                Dtype::F32 => self.widen_next(running, out),
+                Dtype::F64 | Dtype::U64 => running.copy_to(out),
             }
             for own in own {
                 add_to(dtype, out, &own[tile.clone()]);
             }
         }
         out[written..].fill(0);
+    }
+
+    /// The f32 that the next halves are, as many as `out` has room for.
+    pub(crate) fn widen_next(self, halves: &mut impl Runs, out: &mut [u8]) {
+        const WIDE: usize = size_of::<f32>();
+        halves.each(out.len() / WIDE, HALF_BYTES, |at, run| {
+            self.widen(run, &mut out[at.start * WIDE..at.end * WIDE]);
+        });
     }
 
     /// Makes what lies in `range` what other ranks get of it.

@@ -181,7 +181,7 @@ fn a_part_of_a_gradient_travels_in_half_the_bytes_and_other_numbers_as_they_are(
     {
         let cut: Vec<&[u8]> = terms.iter().map(|term| &term[range.clone()]).collect();
         let mut sum = vec![0; range.len()];
-        reduce::sum_into(&layout, range.clone(), &mut sum, &cut[..3]);
+        reduce::sum_into(&layout, range.clone(), &mut sum, &mut cut[..3].to_vec());
         let mut packed = vec![0xaa; half.packed_bytes(&layout, range.clone())];
         half.pack_sum(&layout, range.clone(), &mut packed, &cut[..3]);
         let mut expected = Vec::new();
@@ -199,9 +199,9 @@ fn a_part_of_a_gradient_travels_in_half_the_bytes_and_other_numbers_as_they_are(
 
         half.round_part(&layout, range.clone(), &mut sum);
         let mut unpacked = vec![0xaa; range.len()];
-        half.sum_unpacked(&layout, range.clone(), &mut unpacked, &packed, &[]);
+        half.sum_unpacked(&layout, range.clone(), &mut unpacked, &mut &packed[..], &[]);
         assert_eq!(unpacked, sum, "what is kept is what others get");
-        half.sum_unpacked(&layout, range.clone(), &mut unpacked, &packed, &cut[3..]);
+        half.sum_unpacked(&layout, range.clone(), &mut unpacked, &mut &packed[..], &cut[3..]);
         reduce::add(&layout, range.clone(), &mut sum, cut[3]);
         assert_eq!(unpacked, sum, "{half:?} of {range:?}");
 

@@ -12,6 +12,7 @@ use super::error::GroupError;
 use super::lane::{Frame, Incoming, Lane, Lanes, Outgoing};
 use super::operation::{Operation, common};
 use crate::links::frame::FrameKind;
+use crate::runs::Runs;
 
 /// Reduces `values` of all ranks. `takes` says which of the results a rank gets; the results of later ranks are not before those of earlier ones, and
 /// all but the last rank's end alike.
@@ -55,8 +56,14 @@ async fn pass_on<E: Element>(
             let begin = |out: &mut [u8]| E::begin(&values.borrow()[range], out);
             lane.to.send(operation.stamp, frame, begin).await?;
         } else {
-            let running = lane.from.receive(operation.stamp, frame).await?;
-            let fold = |out: &mut [u8]| E::fold(reduction, &running, &values.borrow()[range], out);
+            let mut running = lane.from.receive(operation.stamp, frame).await?;
+            let fold = |out: &mut [u8]| {
+                let own = &values.borrow()[range];
+                running.each(own.len(), E::RUNNING_BYTES, |at, run| {
+                    let out = &mut out[at.start * E::RUNNING_BYTES..at.end * E::RUNNING_BYTES];
+                    E::fold(reduction, run, &own[at], out);
+                });
+            };
             lane.to.send(operation.stamp, frame, fold).await?;
         }
     }
@@ -73,8 +80,11 @@ async fn close<E: Element>(
     others: &Range<usize>,
 ) -> Result<(), GroupError> {
     for (index, range) in operation.running_chunks::<E>(0..values.len()) {
-        let running = from.receive(operation.stamp, running_frame::<E>(index, &range)).await?;
-        E::close(reduction, operation.world_size, &running, &mut values[range.clone()]);
+        let mut running = from.receive(operation.stamp, running_frame::<E>(index, &range)).await?;
+        let own = &mut values[range.clone()];
+        running.each(own.len(), E::RUNNING_BYTES, |at, run| {
+            E::close(reduction, operation.world_size, run, &mut own[at]);
+        });
         let sent = common(&range, others);
         if !sent.is_empty() {
             let result = bytemuck::cast_slice(&values[sent.clone()]);
@@ -97,15 +107,13 @@ async fn take<E: Element>(
 ) -> Result<(), GroupError> {
     // Cut where the running values are.
     for (index, range) in operation.running_chunks::<E>(own) {
-        let result = lane.from.receive(operation.stamp, sum_frame::<E>(index, &range)).await?;
-        bytemuck::cast_slice_mut(&mut values.borrow_mut()[range.clone()]).copy_from_slice(&result);
+        let mut result = lane.from.receive(operation.stamp, sum_frame::<E>(index, &range)).await?;
+        result.copy_to(bytemuck::cast_slice_mut(&mut values.borrow_mut()[range.clone()]));
         let sent = next.as_ref().map_or(0..0, |next| common(&range, next));
         if !sent.is_empty() {
-            let bytes = (sent.start - range.start) * size_of::<E>()..(sent.end - range.start) * size_of::<E>();
             let frame = sum_frame::<E>(index, &sent);
-            lane.to
-                .send(operation.stamp, frame, |out| out.copy_from_slice(&result[bytes]))
-                .await?;
+            let store = |out: &mut [u8]| out.copy_from_slice(bytemuck::cast_slice(&values.borrow()[sent]));
+            lane.to.send(operation.stamp, frame, store).await?;
         }
     }
     Ok(())

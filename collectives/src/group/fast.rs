@@ -16,6 +16,7 @@ use super::operation::{Operation, part};
 use super::travel::Travel;
 use crate::limits::BLOCK_CHUNKS;
 use crate::links::frame::FrameKind;
+use crate::runs::Runs;
 
 /// Running values that were received, and those that are sent meanwhile.
 #[derive(Debug, Default)]
@@ -62,13 +63,19 @@ pub(super) async fn reduce_scatter<T: Travel>(
             };
             let receiving = async {
                 for (frame, at) in frames::<T>(operation, &receives) {
-                    let running = from.receive(operation.stamp, frame).await?;
+                    let mut running = from.receive(operation.stamp, frame).await?;
                     let own = receives.start + at.start..receives.start + at.end;
                     if round + 1 < operation.world_size {
                         let room = &mut received[bytes_of::<T>(&at)];
-                        travel.fold(reduction, &running, &values.borrow()[own], room);
+                        let own = &values.borrow()[own];
+                        running.each(own.len(), T::RUNNING_BYTES, |at, run| {
+                            travel.fold(reduction, run, &own[at.clone()], &mut room[bytes_of::<T>(&at)]);
+                        });
                     } else {
-                        travel.close(reduction, operation.world_size, &running, &mut values.borrow_mut()[own]);
+                        let own = &mut values.borrow_mut()[own];
+                        running.each(own.len(), T::RUNNING_BYTES, |at, run| {
+                            travel.close(reduction, operation.world_size, run, &mut own[at]);
+                        });
                     }
                 }
                 Ok(())

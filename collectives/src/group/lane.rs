@@ -6,6 +6,7 @@ use super::call::{CALL_BYTES, Call};
 use super::error::GroupError;
 use crate::links::frame::{FrameHeader, FrameKind, PlanSlot};
 use crate::links::{LinkError, LinkReceiver, LinkSender, Payload};
+use crate::runs::Runs;
 
 /// A rank's links: two lanes that lead from each rank to the next, and from the last to the first.
 #[derive(Debug)]
@@ -176,7 +177,9 @@ impl Incoming {
             call: ours,
         } = stamp;
         let peer = self.peer;
-        match Call::decode(&self.receive(stamp, Frame::CALL).await?) {
+        let mut call = [0; CALL_BYTES];
+        self.receive(stamp, Frame::CALL).await?.copy_to(&mut call);
+        match Call::decode(&call) {
             Some(theirs) if theirs == ours => Ok(()),
             Some(theirs) => Err(GroupError::Mismatch {
                 generation,

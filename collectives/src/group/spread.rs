@@ -9,6 +9,7 @@ use super::lane::{Frame, Incoming, Lane, Outgoing};
 use super::operation::Operation;
 use super::travel::{AsTheyAre, Travel};
 use crate::links::frame::FrameKind;
+use crate::runs::Runs;
 
 /// Brings each rank's part of `values`, which `part` tells, to all ranks: each goes around the ring.
 pub(super) async fn all_gather<T: Travel>(
@@ -94,8 +95,9 @@ async fn receive_one<T: Travel>(
     values: &RefCell<&mut [T::Value]>,
     (frame, range): (Frame, Range<usize>),
 ) -> Result<(), GroupError> {
-    let payload = from.receive(operation.stamp, frame).await?;
-    travel.load(&payload, &mut values.borrow_mut()[range]);
+    let mut payload = from.receive(operation.stamp, frame).await?;
+    let results = &mut values.borrow_mut()[range];
+    payload.each(results.len(), T::RESULT_BYTES, |at, run| travel.load(run, &mut results[at]));
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 //!
 //! A sender that is dropped before [`LinkSender::finish`] resets its stream: a torn stream never looks like a good end.
 
+mod backlog;
 pub mod frame;
 mod in_process;
 mod meter;
@@ -13,8 +14,6 @@ mod pool;
 mod quic;
 #[cfg(target_os = "linux")]
 mod shared_memory;
-
-use std::ops::Deref;
 
 use sardana_protocol::messages::LinkKind;
 
@@ -24,7 +23,10 @@ pub use quic::{QuicReceiver, QuicSender};
 #[cfg(target_os = "linux")]
 pub use shared_memory::{SharedMemory, SharedMemoryReceiver, SharedMemorySender};
 
+use backlog::Backlog;
 use frame::{FrameHeader, HeaderField};
+
+use crate::runs::Runs;
 
 /// The sending end of a link.
 #[derive(Debug)]
@@ -62,7 +64,7 @@ enum ReceivingEnd {
     SharedMemory(SharedMemoryReceiver),
 }
 
-/// What a frame carries. Let go of it before the next one is received.
+/// What a frame carries, to be read where the link has it. Let go of it before the next one is received.
 #[derive(Debug)]
 pub struct Payload<'a>(PayloadIn<'a>);
 
@@ -71,19 +73,29 @@ pub struct Payload<'a>(PayloadIn<'a>);
 enum PayloadIn<'a> {
     /// In memory of the link's.
     Memory(&'a [u8]),
+    /// As it came from the network.
+    Backlog(&'a mut Backlog),
     /// In memory that the sender has written.
     #[cfg(target_os = "linux")]
     Slot(shared_memory::Slot<'a>),
 }
 
-impl Deref for Payload<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
+impl Runs for Payload<'_> {
+    fn left(&self) -> usize {
         match &self.0 {
-            PayloadIn::Memory(bytes) => bytes,
+            PayloadIn::Memory(bytes) => bytes.left(),
+            PayloadIn::Backlog(backlog) => backlog.left(),
             #[cfg(target_os = "linux")]
-            PayloadIn::Slot(slot) => slot,
+            PayloadIn::Slot(slot) => slot.left(),
+        }
+    }
+
+    fn run(&mut self, most: usize, element: usize) -> &[u8] {
+        match &mut self.0 {
+            PayloadIn::Memory(bytes) => bytes.run(most, element),
+            PayloadIn::Backlog(backlog) => backlog.run(most, element),
+            #[cfg(target_os = "linux")]
+            PayloadIn::Slot(slot) => slot.run(most, element),
         }
     }
 }
@@ -279,7 +291,7 @@ impl LinkReceiver {
     /// See [`LinkError`].
     pub async fn receive(&mut self, expected: &FrameHeader) -> Result<Payload<'_>, LinkError> {
         let payload = match &mut self.end {
-            ReceivingEnd::Quic(receiver) => receiver.receive(expected).await.map(PayloadIn::Memory),
+            ReceivingEnd::Quic(receiver) => receiver.receive(expected).await.map(PayloadIn::Backlog),
             ReceivingEnd::InProcess(receiver) => receiver.receive(expected).await.map(PayloadIn::Memory),
             #[cfg(target_os = "linux")]
             ReceivingEnd::SharedMemory(receiver) => receiver.receive(expected).await.map(PayloadIn::Slot),

@@ -1,11 +1,15 @@
 //! A link over one QUIC stream in one direction. Knows nothing of connections but that they can be lost.
 
-use bytes::Bytes;
-use quinn::{ReadError, ReadExactError, RecvStream, SendStream, VarInt, WriteError};
+use std::mem::take;
 
+use bytes::Bytes;
+use quinn::{ReadError, RecvStream, SendStream, VarInt, WriteError};
+
+use super::backlog::Backlog;
 use super::frame::{FrameHeader, HEADER_BYTES};
 use super::pool::Pool;
 use super::{LinkError, ended};
+use crate::limits::RUNS_AT_ONCE;
 
 /// The code of a stream that was given up.
 const ABORTED: VarInt = VarInt::from_u32(1);
@@ -22,7 +26,8 @@ pub struct QuicSender {
 #[derive(Debug)]
 pub struct QuicReceiver {
     stream: RecvStream,
-    payload: Vec<u8>,
+    came: Box<[Bytes; RUNS_AT_ONCE]>,
+    backlog: Backlog,
 }
 
 impl QuicSender {
@@ -91,9 +96,12 @@ impl Drop for QuicSender {
 }
 
 impl QuicReceiver {
-    pub(super) const fn new(stream: RecvStream) -> Self {
-        let payload = Vec::new();
-        Self { stream, payload }
+    pub(super) fn new(stream: RecvStream) -> Self {
+        Self {
+            stream,
+            came: Box::default(),
+            backlog: Backlog::default(),
+        }
     }
 
     pub(super) fn refuse(mut self) {
@@ -101,24 +109,36 @@ impl QuicReceiver {
         let _ = self.stream.stop(ABORTED);
     }
 
-    pub(super) async fn receive(&mut self, expected: &FrameHeader) -> Result<&[u8], LinkError> {
-        let broke = |error| broken(error, expected);
-        let mut header = [0; HEADER_BYTES];
-        self.stream.read_exact(&mut header).await.map_err(broke)?;
-        expected.check(&header)?;
-        self.payload.resize(expected.payload_bytes as usize, 0);
-        self.stream.read_exact(&mut self.payload).await.map_err(broke)?;
-        Ok(&self.payload)
+    /// A frame is taken from the connection as it came, with no more of the next one than lies in the same packet. Nothing of its payload is
+    /// looked at before its header is the expected one.
+    pub(super) async fn receive(&mut self, expected: &FrameHeader) -> Result<&mut Backlog, LinkError> {
+        let payload = expected.payload_bytes as usize;
+        self.backlog.end_frame();
+        while !self.backlog.has(HEADER_BYTES) {
+            self.take_in(expected, HEADER_BYTES + payload).await?;
+        }
+        expected.check(&self.backlog.header())?;
+        while !self.backlog.has(payload) {
+            self.take_in(expected, payload).await?;
+        }
+        self.backlog.begin(payload);
+        Ok(&mut self.backlog)
+    }
+
+    /// Takes in what has come, or else what comes next, of the next `bytes` bytes.
+    async fn take_in(&mut self, expected: &FrameHeader, bytes: usize) -> Result<(), LinkError> {
+        let runs = self.backlog.runs_until(bytes).clamp(1, RUNS_AT_ONCE);
+        let came = self.stream.read_chunks(&mut self.came[..runs]).await.map_err(broken)?;
+        let came = came.ok_or_else(|| ended(expected))?;
+        self.came[..came].iter_mut().for_each(|run| self.backlog.push(take(run)));
+        Ok(())
     }
 }
 
-fn broken(error: ReadExactError, expected: &FrameHeader) -> LinkError {
+fn broken(error: ReadError) -> LinkError {
     match error {
-        ReadExactError::FinishedEarly(_) => ended(expected),
-        ReadExactError::ReadError(ReadError::Reset(_)) => LinkError::Reset,
-        ReadExactError::ReadError(ReadError::ConnectionLost(source)) => LinkError::Lost(source),
-        ReadExactError::ReadError(ReadError::ClosedStream | ReadError::IllegalOrderedRead | ReadError::ZeroRttRejected) => {
-            LinkError::Closed
-        }
+        ReadError::Reset(_) => LinkError::Reset,
+        ReadError::ConnectionLost(source) => LinkError::Lost(source),
+        ReadError::ClosedStream | ReadError::IllegalOrderedRead | ReadError::ZeroRttRejected => LinkError::Closed,
     }
 }

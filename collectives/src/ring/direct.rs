@@ -19,21 +19,20 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::ops::Deref;
 use std::sync::Mutex;
 
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{Adding, Brought, DirectPart, HopId, Owner};
 use sardana_protocol::words::ShardRange;
-use smallvec::SmallVec;
 
 use super::inbox::{Contribution, Inbox, Piece, own};
-use super::passage::{Chunk, Closing, Incoming, Outgoing, Passage, Terms, terms};
+use super::passage::{Chunk, Closing, Incoming, Outgoing, Passage, Term, Terms, own_terms};
 use super::{CompletedSum, PlanLinks, RingError};
 use crate::gradient::{Filling, GradientView, Sum};
 use crate::layout::Layout;
+use crate::links::LinkSender;
 use crate::links::frame::PlanSlot;
-use crate::links::{LinkSender, Payload};
+use crate::runs::Runs;
 
 /// One rank's part of a direct plan, with its links.
 #[derive(Debug)]
@@ -66,12 +65,6 @@ struct Here {
     at_once: bool,
     /// A chunk to which gradients are being added, where not all are there at once.
     running: Vec<u8>,
-}
-
-/// A chunk of a gradient that is added.
-enum Term<'a> {
-    Own(&'a [u8]),
-    Brought(Payload<'a>),
 }
 
 /// The room for the sum, which two futures of one task fill. Locked for one chunk at a time, so neither ever waits.
@@ -189,17 +182,6 @@ impl<'a> Room<'a> {
     }
 }
 
-impl Deref for Term<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Own(bytes) => bytes,
-            Self::Brought(payload) => payload,
-        }
-    }
-}
-
 impl Here {
     fn new(slot: PlanSlot, adding: &Adding, links: &mut PlanLinks) -> Result<Self, RingError> {
         let mut from = BTreeMap::new();
@@ -252,10 +234,10 @@ impl Here {
         index: u32,
     ) -> Result<(), RingError> {
         let mut links = self.from.values_mut();
-        let mut gradients: SmallVec<[Term<'_>; 16]> = SmallVec::new();
+        let mut gradients = Terms::new();
         for brought in &self.adds {
             if brought.from.is_none() {
-                let own = terms(None, own(brought.shards, pieces), index).await;
+                let own = own_terms(own(brought.shards, pieces), index).await;
                 gradients.extend(own.into_iter().map(Term::Own));
                 continue;
             }
@@ -264,11 +246,10 @@ impl Here {
                 link.receive(passage, Chunk::nothing(index)).await?;
             } else {
                 let gradient = link.receive(passage, Chunk::running(index)).await?;
-                gradients.push(Term::Brought(gradient));
+                gradients.push(Term::Received(gradient));
             }
         }
-        let gradients: Terms<'_> = gradients.iter().map(Deref::deref).collect();
-        room.fill(index, |out| passage.sum(index, out, &gradients));
+        room.fill(index, |out| passage.sum(index, out, &mut gradients));
         Ok(())
     }
 
@@ -278,7 +259,7 @@ impl Here {
         running.clear();
         for brought in &self.adds {
             let Some(end) = brought.from else {
-                for gradient in terms(None, own(brought.shards, pieces), index).await {
+                for gradient in own_terms(own(brought.shards, pieces), index).await {
                     passage.add(index, running, gradient);
                 }
                 continue;
@@ -289,7 +270,7 @@ impl Here {
             }
             for _ in 0..Brought::gradients(brought.shards) {
                 let gradient = link.receive(passage, Chunk::running(index)).await?;
-                passage.add(index, running, &gradient);
+                passage.add(index, running, gradient);
             }
         }
         Ok(())
@@ -329,8 +310,8 @@ async fn receive_all(
 ) -> Result<(), RingError> {
     for index in passage.layout().travel() {
         if let Some(from) = sum_from.get_mut(&turns.of(passage.layout(), index)) {
-            let chunk = from.receive(passage, Chunk::sum(index)).await?;
-            room.fill(index, |out| out.copy_from_slice(&chunk));
+            let mut chunk = from.receive(passage, Chunk::sum(index)).await?;
+            room.fill(index, |out| chunk.copy_to(out));
         }
     }
     if let Some(closer) = sum_from.get_mut(&0) {
@@ -368,10 +349,10 @@ async fn bring(
     if run.is_empty() {
         return to.send(passage, Chunk::nothing(index), |_| ()).await;
     }
-    let terms = terms(None, own, index).await;
+    let mut terms = own_terms(own, index).await;
     if Brought::gradients(run) == 1 {
         return to
-            .pass(passage, Chunk::running(index), |out| passage.sum(index, out, &terms))
+            .pass(passage, Chunk::running(index), |out| passage.sum(index, out, &mut terms))
             .await;
     }
     for term in terms {

@@ -6,6 +6,7 @@
 //! Where f32 are [compressed](crate::compression) they lie in the sum's buffer as they are between two hops, and travel as halves. The rank that
 //! finishes a chunk rounds it there as well: what it passes on is what it keeps.
 
+use std::iter::once;
 use std::sync::{Mutex, MutexGuard};
 
 use sardana_protocol::messages::Trailer;
@@ -13,13 +14,14 @@ use sardana_protocol::plan::RingPart;
 use tokio::sync::watch;
 
 use super::inbox::{Contribution, Inbox, Piece};
-use super::passage::{Chunk, Incoming, Outgoing, Passage, terms};
+use super::passage::{Chunk, Incoming, Outgoing, Passage, Term, Terms, own_terms};
 use super::{CompletedSum, PlanLinks, RingConfig, RingError};
 use crate::compression::Half;
 use crate::gradient::{GradientBuffer, Sum};
-use crate::links::LinkSender;
 use crate::links::frame::PlanSlot;
+use crate::links::{LinkSender, Payload};
 use crate::moves::{RingMove, RingPlace};
+use crate::runs::Runs;
 
 /// One rank's part of a ring plan, with its links.
 #[derive(Debug)]
@@ -79,7 +81,7 @@ impl FastExecutor {
             }
             None => {
                 for index in 0..passage.layout().chunks() {
-                    shared.sum(passage, index, &terms(None, &pieces, index).await);
+                    shared.sum(passage, index, &mut own_terms(&pieces, index).await);
                 }
             }
         }
@@ -120,8 +122,8 @@ async fn receive_all(
         let chunk = shared.chunk_of(receipt);
         let received = from.receive(passage, chunk).await?;
         let own = if receipt.whole { &[] } else { own };
-        let terms = terms(Some(&received), own, chunk.index).await;
-        shared.sum_received(passage, chunk.index, &terms);
+        let own = own_terms(own, chunk.index).await;
+        shared.sum_received(passage, chunk.index, received, &own);
         if !receipt.whole && place.finishes(chunk.index, chunks) {
             shared.round(passage, chunk.index);
         }
@@ -144,8 +146,8 @@ async fn send_all(
     for (number, sending) in (0..).zip(place.sends(chunks)) {
         let chunk = shared.chunk_of(sending);
         if number < first {
-            let terms = terms(None, own, chunk.index).await;
-            to.pass(passage, chunk, |out| shared.begin(passage, chunk.index, out, &terms))
+            let mut own = own_terms(own, chunk.index).await;
+            to.pass(passage, chunk, |out| shared.begin(passage, chunk.index, out, &mut own))
                 .await?;
             continue;
         }
@@ -163,7 +165,7 @@ async fn send_all(
 }
 
 /// The sum of `terms`; zeros where a spare has none.
-fn sum(passage: Passage<'_>, index: u32, out: &mut [u8], terms: &[&[u8]]) {
+fn sum(passage: Passage<'_>, index: u32, out: &mut [u8], terms: &mut [impl Runs]) {
     if terms.is_empty() {
         out.fill(0);
     } else {
@@ -178,7 +180,7 @@ impl Shared {
     }
 
     /// Writes the sum of this rank's own as it is sent.
-    fn begin(&self, passage: Passage<'_>, index: u32, out: &mut [u8], own: &[&[u8]]) {
+    fn begin(&self, passage: Passage<'_>, index: u32, out: &mut [u8], own: &mut [&[u8]]) {
         match self.half {
             Some(half) => half.pack_sum(passage.layout(), passage.layout().chunk(index), out, own),
             None => sum(passage, index, out, own),
@@ -186,21 +188,22 @@ impl Shared {
     }
 
     /// Sums what lies in memory.
-    fn sum(&self, passage: Passage<'_>, index: u32, terms: &[&[u8]]) {
+    fn sum(&self, passage: Passage<'_>, index: u32, terms: &mut [impl Runs]) {
         let range = passage.layout().chunk(index);
         sum(passage, index, &mut self.lock().bytes_mut()[range], terms);
     }
 
-    /// Sums terms of which the first is what was received.
-    fn sum_received(&self, passage: Passage<'_>, index: u32, terms: &[&[u8]]) {
+    /// Adds this rank's own to what was received.
+    fn sum_received(&self, passage: Passage<'_>, index: u32, mut received: Payload<'_>, own: &[&[u8]]) {
         let Some(half) = self.half else {
-            return self.sum(passage, index, terms);
+            let own = own.iter().map(|own| Term::Own(own));
+            let mut terms: Terms<'_> = once(Term::Received(received)).chain(own).collect();
+            return self.sum(passage, index, &mut terms);
         };
-        let (received, own) = terms.split_first().expect("what was received is one");
         let range = passage.layout().chunk(index);
         let mut sum = self.lock();
         let out = &mut sum.bytes_mut()[range.clone()];
-        half.sum_unpacked(passage.layout(), range, out, received, own);
+        half.sum_unpacked(passage.layout(), range, out, &mut received, own);
     }
 
     /// Keeps of a finished chunk what the others get.

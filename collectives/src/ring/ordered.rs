@@ -18,6 +18,7 @@ use super::{CompletedSum, PlanLinks, RingError};
 use crate::gradient::{Filling, GradientView, Sum};
 use crate::links::frame::PlanSlot;
 use crate::links::{LinkSender, Payload};
+use crate::runs::Runs;
 
 /// One rank's part of an ordered plan, with its links.
 #[derive(Debug)]
@@ -147,9 +148,9 @@ impl LinkedStay {
         let own = own(self.visit.shards, pieces);
         for index in passage.layout().travel() {
             let running = receive_running(passage, self.from.as_mut(), index).await?;
-            let terms = terms(running.as_deref(), own, index).await;
+            let mut terms = terms(running, own, index).await;
             self.to
-                .pass(passage, Chunk::running(index), |out| passage.sum(index, out, &terms))
+                .pass(passage, Chunk::running(index), |out| passage.sum(index, out, &mut terms))
                 .await?;
         }
         Ok(())
@@ -165,8 +166,8 @@ async fn fill(
 ) -> Result<(), RingError> {
     for index in passage.layout().travel() {
         let running = receive_running(passage, from.as_deref_mut(), index).await?;
-        let terms = terms(running.as_deref(), own, index).await;
-        filling.fill(index, |out| passage.sum(index, out, &terms));
+        let mut terms = terms(running, own, index).await;
+        filling.fill(index, |out| passage.sum(index, out, &mut terms));
     }
     Ok(())
 }
@@ -186,8 +187,8 @@ async fn receive_running<'a>(
 /// Receives each chunk of the finished sum.
 async fn receive(passage: Passage<'_>, from: &mut Incoming, filling: &mut Filling<'_>) -> Result<(), RingError> {
     for index in passage.layout().travel() {
-        let sum = from.receive(passage, Chunk::sum(index)).await?;
-        filling.fill(index, |out| out.copy_from_slice(&sum));
+        let mut sum = from.receive(passage, Chunk::sum(index)).await?;
+        filling.fill(index, |out| sum.copy_to(out));
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ use crate::layout::Layout;
 use crate::links::frame::{FrameHeader, FrameKind, PlanSlot, TRAILER_BYTES, decode_trailer, encode_trailer};
 use crate::links::{LinkError, LinkReceiver, LinkSender, Payload};
 use crate::reduce;
+use crate::runs::Runs;
 
 /// The step under way.
 #[derive(Clone, Copy, Debug)]
@@ -87,16 +88,46 @@ impl Chunk {
     }
 }
 
-/// A few without an allocation, since each chunk has its own.
-pub(super) type Terms<'a> = SmallVec<[&'a [u8]; 16]>;
+/// What is added to make a chunk: in memory of this rank's own, or as a link has it.
+#[derive(Debug)]
+pub(super) enum Term<'a> {
+    Own(&'a [u8]),
+    Received(Payload<'a>),
+}
 
-/// What is added to make chunk `index`, as soon as all of it is there: the sum so far, and this rank's own gradients.
-pub(super) async fn terms<'a>(running: Option<&'a [u8]>, own: &'a [Piece], index: u32) -> Terms<'a> {
-    let mut terms: Terms<'_> = running.into_iter().collect();
+/// A few without an allocation, since each chunk has its own.
+pub(super) type Terms<'a> = SmallVec<[Term<'a>; 16]>;
+
+/// What this rank's own gradients hold in chunk `index`, as soon as all of it is there.
+pub(super) async fn own_terms(own: &[Piece], index: u32) -> SmallVec<[&[u8]; 16]> {
+    let mut terms = SmallVec::new();
     for piece in own {
         terms.push(piece.gradient.chunk(index).await);
     }
     terms
+}
+
+/// What is added to make chunk `index`, as soon as all of it is there: the sum so far, and this rank's own gradients.
+pub(super) async fn terms<'a>(running: Option<Payload<'a>>, own: &'a [Piece], index: u32) -> Terms<'a> {
+    let own = own_terms(own, index).await;
+    let running = running.into_iter().map(Term::Received);
+    running.chain(own.into_iter().map(Term::Own)).collect()
+}
+
+impl Runs for Term<'_> {
+    fn left(&self) -> usize {
+        match self {
+            Self::Own(bytes) => bytes.left(),
+            Self::Received(payload) => payload.left(),
+        }
+    }
+
+    fn run(&mut self, most: usize, element: usize) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes.run(most, element),
+            Self::Received(payload) => payload.run(most, element),
+        }
+    }
 }
 
 impl Passage<'_> {
@@ -105,14 +136,15 @@ impl Passage<'_> {
     }
 
     /// Writes the sum of these terms, which are what chunk `index` holds in each.
-    pub(super) fn sum(&self, index: u32, out: &mut [u8], terms: &[&[u8]]) {
+    pub(super) fn sum(&self, index: u32, out: &mut [u8], terms: &mut [impl Runs]) {
         reduce::sum_into(self.layout(), self.layout().chunk(index), out, terms);
     }
 
     /// Adds a gradient's chunk `index` to what is there already, if there is something.
-    pub(super) fn add(&self, index: u32, running: &mut Vec<u8>, gradient: &[u8]) {
+    pub(super) fn add(&self, index: u32, running: &mut Vec<u8>, mut gradient: impl Runs) {
         if running.is_empty() {
-            running.extend_from_slice(gradient);
+            running.resize(gradient.left(), 0);
+            gradient.copy_to(running);
         } else {
             reduce::add(self.layout(), self.layout().chunk(index), running, gradient);
         }
@@ -228,8 +260,10 @@ impl Incoming {
 
     pub(super) async fn receive_trailer(&mut self, passage: Passage<'_>) -> Result<Trailer, RingError> {
         let header = passage.trailer_header(self.way);
-        let payload = self.link.receive(&header).await.map_err(passage.broke(self.way))?;
-        decode_trailer(&payload).map_err(passage.broke(self.way))
+        let mut payload = self.link.receive(&header).await.map_err(passage.broke(self.way))?;
+        let mut trailer = [0; TRAILER_BYTES as usize];
+        payload.copy_to(&mut trailer);
+        decode_trailer(&trailer).map_err(passage.broke(self.way))
     }
 }
 

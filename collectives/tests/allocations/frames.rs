@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, HEADER_BYTES, PlanSlot};
+use sardana_collectives::runs::Runs;
 use sardana_protocol::words::{Generation, Incarnation, Step};
 
 use crate::Counting;
@@ -37,7 +38,9 @@ async fn by_link(counting: &Counting, loopback: &Loopback) -> u64 {
         }
         let header = header(chunk);
         sender.send(&header, |payload| payload.fill(7)).await.unwrap();
-        assert_eq!(receiver.receive(&header).await.unwrap()[..], [7; PAYLOAD]);
+        let mut received = [0; PAYLOAD];
+        receiver.receive(&header).await.unwrap().copy_to(&mut received);
+        assert_eq!(received, [7; PAYLOAD]);
     }
     counting.blocks() - before
 }

@@ -7,6 +7,7 @@ use sardana_collectives::gradient::{GradientBuffer, GradientWriter, WriteMode};
 use sardana_collectives::layout::Layout;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot};
 use sardana_collectives::ring::RingInput;
+use sardana_collectives::runs::Runs;
 use sardana_protocol::job::Order;
 use sardana_protocol::plan::{Owners, Plan};
 use sardana_protocol::state::{Dtype, TensorSpec};
@@ -70,7 +71,7 @@ async fn goes_as_soon_as_it_is_written(plan: &Plan, chunks: &[u32]) {
         let now = whole(&layout, chunks, tensor, 3) - total;
         assert!(now > 0, "tensor {tensor} makes chunks whole");
         for header in passed.by_ref().take(now) {
-            let payload = patiently(running.receive(&header)).await.unwrap();
+            let payload = patiently(running.receive(&header)).await.unwrap().to_vec();
             let (values, _) = payload.as_chunks::<4>();
             // The zeros behind a tensor are in none.
             assert!(values.iter().all(|value| [1.5, 0.0].contains(&f32::from_le_bytes(*value))));
@@ -92,7 +93,7 @@ async fn goes_as_soon_as_it_is_written(plan: &Plan, chunks: &[u32]) {
             assert!(seen.is_none(), "it does not count yet");
         }
         drop(buffer.complete());
-        let payload = patiently(coming).await.unwrap();
+        let payload = patiently(coming).await.unwrap().to_vec();
         assert!(payload.ends_with(&7_u64.to_le_bytes()));
     }
     zero.ring.abort();

@@ -6,6 +6,7 @@ use sardana_collectives::gradient::GradientBuffer;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, HeaderField, PlanSlot, TRAILER_BYTES, encode_trailer};
 use sardana_collectives::links::{self, LinkError, LinkReceiver, LinkSender};
 use sardana_collectives::ring::{Probe, RingError, RingLinks, RingPoint};
+use sardana_collectives::runs::Runs;
 use sardana_protocol::job::Order;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::Plan;
@@ -234,7 +235,7 @@ async fn nothing_of_a_step_is_sent_before_it_begins() {
         let mut bytes = vec![0; layout.bytes()];
         let receiving = tokio::spawn(async move {
             for (range, header) in frames {
-                bytes[range].copy_from_slice(&running.receive(&header).await.unwrap());
+                running.receive(&header).await.unwrap().copy_to(&mut bytes[range]);
             }
             (bytes, running)
         });

@@ -5,6 +5,7 @@ use quinn::VarInt;
 use sardana_collectives::limits::CHUNK_BYTES;
 use sardana_collectives::links::frame::{FrameHeader, HeaderField};
 use sardana_collectives::links::{LinkError, LinkReceiver};
+use sardana_collectives::runs::Runs;
 use sardana_protocol::job::Order;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::words::Step;
@@ -15,8 +16,8 @@ use crate::links::header;
 use crate::loopback::loopback;
 
 async fn received(receiver: &mut LinkReceiver, expected: &FrameHeader) -> Result<Bytes, LinkError> {
-    let payload = patiently(receiver.receive(expected)).await?;
-    Ok(Bytes::copy_from_slice(&payload))
+    let mut payload = patiently(receiver.receive(expected)).await?;
+    Ok(payload.to_vec().into())
 }
 
 fn write(payload: &mut [u8]) {
@@ -46,6 +47,36 @@ async fn frames_arrive_whole_even_when_the_connection_closes_after_delivery() {
     patiently(loopback.server.closed()).await;
     for chunk in 0..2 {
         assert_eq!(received(&mut receiver, &header(chunk, &payload)).await.unwrap(), payload);
+    }
+}
+
+#[tokio::test]
+async fn frames_arrive_whole_in_whatever_parts_they_come() {
+    let loopback = loopback().await;
+    let payloads: Vec<Bytes> = [900, 0, 1, 3_000].map(|bytes| payload().slice(..bytes)).into();
+    let headers: Vec<FrameHeader> = (0..).zip(&payloads).map(|(chunk, payload)| header(chunk, payload)).collect();
+    let frames = headers.iter().zip(&payloads);
+    let all: Vec<u8> = frames
+        .flat_map(|(header, payload)| [&header.encode()[..], payload].concat())
+        .collect();
+    for part in [1, 7, 50, 1_100, all.len()] {
+        let (mut sender, receiver) = loopback.stream().await;
+        let mut receiver = LinkReceiver::quic(receiver);
+        let sending = async {
+            for part in all.chunks(part) {
+                sender.write_all(part).await.unwrap();
+                // One thread: the connection sends it meanwhile.
+                for _ in 0..4 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        };
+        let receiving = async {
+            for (header, payload) in headers.iter().zip(&payloads) {
+                assert_eq!(received(&mut receiver, header).await.unwrap(), payload, "in parts of {part}");
+            }
+        };
+        tokio::join!(sending, receiving);
     }
 }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 use sardana_collectives::links::LinkSender;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot};
 use sardana_collectives::ring::{PlanLinks, RingLinks};
+use sardana_collectives::runs::Runs;
 use sardana_net::trust::{Authority, Role};
 use sardana_net::wire::write_frame;
 use sardana_protocol::job::Order;
@@ -222,7 +223,7 @@ async fn every_hop_of_a_generation_leads_where_the_plan_says() {
                 let from = links_of(&mut ends[hop.from.index()], slot).outgoing.get_mut(&hop.id).unwrap();
                 from.send(&header, |payload| payload.copy_from_slice(sum)).await.unwrap();
                 let to = links_of(&mut ends[hop.to.index()], slot).incoming.get_mut(&hop.id).unwrap();
-                assert_eq!(to.receive(&header).await.unwrap()[..], sum[..]);
+                assert_eq!(to.receive(&header).await.unwrap().to_vec(), sum[..]);
             }
         }
         assert!(
@@ -301,7 +302,7 @@ async fn nobody_takes_the_place_of_anothers_link() {
     let mut right = LinkSender::quic(right);
     right.send(&header, write).await.unwrap();
     let mut link = workers[1].table.expect(key, sender).await.unwrap();
-    assert_eq!(link.receive(&header).await.unwrap()[..], b"sum"[..]);
+    assert_eq!(link.receive(&header).await.unwrap().to_vec(), b"sum");
 
     let next = LinkKey {
         generation: generation(2),

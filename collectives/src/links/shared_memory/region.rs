@@ -14,7 +14,6 @@
 
 use std::fmt;
 use std::io;
-use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::slice;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -25,6 +24,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_sea
 use super::counters::{Counters, Memory, Reader, Writer};
 use crate::limits::{ALIGNMENT, CHUNK_BYTES, SHARED_SLOTS};
 use crate::links::frame::HEADER_BYTES;
+use crate::runs::Runs;
 
 /// Bytes of a header's place, so that payloads are aligned.
 const HEADER_PLACE: usize = HEADER_BYTES.next_multiple_of(ALIGNMENT);
@@ -40,11 +40,12 @@ pub(super) struct Region {
     map: MmapRaw,
 }
 
-/// The payload of a slot that is being read. Dropped, it gives the slot back.
+/// The payload of a slot that is being read, in one run. Dropped, it gives the slot back.
 #[derive(Debug)]
 pub(crate) struct Slot<'a> {
     reader: &'a mut Reader<Region>,
     bytes: usize,
+    read: usize,
 }
 
 impl Region {
@@ -129,20 +130,35 @@ impl Reader<Region> {
     /// When it would be longer than a chunk.
     pub(super) fn payload(&mut self, bytes: usize) -> Slot<'_> {
         assert!(bytes <= CHUNK_BYTES, "a payload is at most a chunk");
-        Slot { reader: self, bytes }
+        let read = 0;
+        Slot {
+            reader: self,
+            bytes,
+            read,
+        }
     }
 }
 
-impl Deref for Slot<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
+impl Slot<'_> {
+    fn payload(&self) -> &[u8] {
         let slot = self.reader.memory().slot(self.reader.next());
         // SAFETY: the payload lies within its slot.
         let payload = unsafe { slot.add(HEADER_PLACE) };
         // SAFETY: the slot is counted as written and not as read, so that the other end leaves it alone. That end is a worker of the same
         // job and user; if it breaks its word these are numbers of its own choice, which it could have sent as well.
         unsafe { slice::from_raw_parts(payload, self.bytes) }
+    }
+}
+
+impl Runs for Slot<'_> {
+    fn left(&self) -> usize {
+        self.bytes - self.read
+    }
+
+    fn run(&mut self, most: usize, _element: usize) -> &[u8] {
+        let run = self.read..self.read + most;
+        self.read = run.end;
+        &self.payload()[run]
     }
 }
 

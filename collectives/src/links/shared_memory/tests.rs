@@ -10,6 +10,7 @@ use tokio::task::yield_now;
 use super::*;
 use crate::limits::{CHUNK_BYTES, SHARED_SLOTS};
 use crate::links::frame::{FrameKind, HeaderField, PlanSlot};
+use crate::runs::Runs;
 
 fn link() -> (SharedMemorySender, SharedMemoryReceiver) {
     let (own, memory) = SharedMemory::create().unwrap();

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use sardana_collectives::limits::CHUNK_BYTES;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot};
 use sardana_collectives::links::{LinkError, LinkReceiver, LinkSender};
+use sardana_collectives::runs::Runs;
 use sardana_protocol::plan::HopId;
 use sardana_protocol::words::{Generation, Step};
 use serde::{Deserialize, Serialize};
@@ -107,8 +108,7 @@ impl Incoming {
     async fn receive(&mut self, into: &mut [u8]) -> Result<(), LinkError> {
         let header = self.frames.next_message();
         for (chunk, part) in into.chunks_mut(CHUNK_BYTES).enumerate() {
-            let payload = self.link.receive(&header(chunk, part.len())).await?;
-            part.copy_from_slice(&payload);
+            self.link.receive(&header(chunk, part.len())).await?.copy_to(part);
         }
         Ok(())
     }
