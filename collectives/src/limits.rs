@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub use sardana_protocol::limits::CHUNK_BYTES;
+pub use sardana_protocol::limits::{CHUNK_BYTES, POOLED_CHUNKS, SHARED_LINK_BYTES, SHARED_SLOTS};
 
 /// Tensors start at multiples of this, a cache line, so that no element is ever split between two chunks.
 pub const ALIGNMENT: usize = 64;
@@ -11,16 +11,9 @@ pub const ALIGNMENT: usize = 64;
 /// is the back-pressure.
 pub const QUEUED_CHUNKS: usize = 8;
 
-/// Frames that a shared-memory link holds: as for links within a process. All of it is a megabyte, which stays in a processor's cache.
-pub const SHARED_SLOTS: usize = 8;
-
 /// For so long an end of a shared-memory link looks again whether the other is ready, before it sleeps: about what sleeping and being woken
 /// cost.
 pub const LOOK_AGAIN: Duration = Duration::from_micros(20);
-
-/// Payloads that a link over QUIC or within a process keeps to write the next ones where they were: as many as a connection has on its way
-/// on a fast path. When more are, the others are allocated and freed.
-pub const POOLED_CHUNKS: usize = 64;
 
 /// Runs of bytes that a link over QUIC holds of what came and is not read: a run came with one packet, and keeps alive what came together with it,
 /// up to 64 KiB. A frame comes in half as many of the smallest packets. Of more, which is what a peer at fault sends, all are copied into one.

@@ -13,7 +13,6 @@ use sardana_actors::worker::{self, ModelFailure, Outbox, Reach, Sigterm, StepDri
 use sardana_net::environment::Environment;
 use sardana_net::trust::RotatingCredentials;
 use sardana_protocol::job::JobSpec;
-use sardana_protocol::limits::KEEP_BYTES;
 use sardana_protocol::words::WorkerId;
 use tokio::sync::mpsc;
 use tokio::time::{Duration, timeout};
@@ -201,13 +200,13 @@ pub(crate) fn config(environment: &Environment, bundle: Bundle, job: &Job, facts
     }
 }
 
-/// What a worker that may use `memory` bytes has for gradients: what is left beside what its model has needed at most while it was probed, and a
-/// copy of its state, for joiners and for checkpoints, and what it will hold. At least what any worker may keep of sums: so much is not worth a refusal.
+/// What a worker that may use `memory` bytes has for gradients and links: what is left beside what its model has needed at most while it was probed,
+/// and a copy of its state, for joiners and for checkpoints, and what it will hold.
 fn gradient_memory(memory: Option<u64>, used: Option<Used>, beside: u64) -> u64 {
     let Some((memory, used)) = memory.zip(used) else {
         return u64::MAX;
     };
-    memory.saturating_sub(used.peak).saturating_sub(beside).max(KEEP_BYTES)
+    memory.saturating_sub(used.peak).saturating_sub(beside)
 }
 
 /// The thread that the actors run on. The training thread is the caller's, usually the process's main thread: memory that
@@ -297,7 +296,7 @@ mod tests {
         const GIB: u64 = 1 << 30;
         let used = |peak| Some(Used { now: GIB, peak });
         assert_eq!(gradient_memory(Some(64 * GIB), used(10 * GIB), 4 * GIB), 50 * GIB);
-        assert_eq!(gradient_memory(Some(64 * GIB), used(63 * GIB), 4 * GIB), KEEP_BYTES);
+        assert_eq!(gradient_memory(Some(64 * GIB), used(63 * GIB), 4 * GIB), 0);
         assert_eq!(gradient_memory(None, used(GIB), 0), u64::MAX);
         assert_eq!(gradient_memory(Some(GIB), None, 0), u64::MAX);
     }

@@ -8,7 +8,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::limits::{AUXILIARY_NAME_BYTES, BEAT_EVERY, MAX_TEXT_BYTES, PIECE_BYTES};
 use sardana_protocol::member::{Event, Member};
-use sardana_protocol::memory::GradientMemory;
+use sardana_protocol::memory::{GradientMemory, Windows};
 use sardana_protocol::messages::{CoordinatorMessage, WorkerHello, WorkerMessage};
 use sardana_protocol::words::{Generation, Step, WorkerId};
 use tokio::signal::unix::Signal;
@@ -150,10 +150,11 @@ impl Actor for Worker {
             ended,
         } = arguments;
         let link = Link::new(peers.environment(), &config.credentials, &config.coordinator)?;
-        let memory = GradientMemory {
-            gradient: driver.layout().bytes() as u64,
-            room: config.gradient_memory,
+        let windows = Windows {
+            unread: config.reach.stream_bytes().into(),
+            unacknowledged: config.reach.send_bytes(),
         };
+        let memory = GradientMemory::beside_links(driver.layout().bytes() as u64, config.gradient_memory, windows);
         driver.hold_at_most(memory.pieces());
         let hello = WorkerHello {
             job: config.credentials.job(),

@@ -65,7 +65,7 @@ pub struct WorkerConfig {
     pub identity: JobIdentity,
     /// How many shards it may be given at most.
     pub shard_capacity: u32,
-    /// How many bytes its gradients may take; [`u64::MAX`] if that is not known.
+    /// How many bytes its gradients and its links may take together; [`u64::MAX`] if that is not known.
     pub gradient_memory: u64,
     /// How the bytes of its model's state are cut into pieces.
     pub pieces: Arc<StatePieces>,

@@ -140,6 +140,7 @@ impl Swarm {
         let memory = GradientMemory {
             gradient: GRADIENT,
             room: gradients * GRADIENT,
+            links: 0,
         };
         // The first member can compute what the others cannot hold: otherwise the job could not go on.
         let capacity = self.capacity.max(self.shards);

@@ -77,6 +77,8 @@ impl QuicSender {
     pub(super) fn finish(&mut self) {
         // It fails only for a stream that is finished, reset or stopped, where there is nothing to say any more.
         self.finished = self.stream.finish().is_ok() || self.finished;
+        // Nothing is written there any more.
+        self.frames = Pool::default();
     }
 
     pub(super) async fn delivered(&mut self) {

@@ -1,9 +1,10 @@
-//! What a ring and its links allocate once the first steps are over: nothing, but for what QUIC itself needs for its packets.
+//! What a ring and its links allocate once the first steps are over: nothing, but for what QUIC itself needs for its packets. And what links hold.
 //! A process of its own, since all its allocations are counted.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
 mod frames;
+mod held;
 #[path = "../rings/loopback.rs"]
 mod loopback;
 mod steps;
@@ -34,5 +35,10 @@ impl Counting {
     /// Blocks that were allocated so far.
     fn blocks(&self) -> u64 {
         HeapStats::get().total_blocks
+    }
+
+    /// Bytes that are allocated now.
+    fn bytes(&self) -> u64 {
+        HeapStats::get().curr_bytes as u64
     }
 }

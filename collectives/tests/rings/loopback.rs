@@ -4,9 +4,16 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{Connection, Endpoint, RecvStream, SendStream};
+use quinn::{Connection, Endpoint, RecvStream, SendStream, TransportConfig, VarInt};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use sardana_collectives::links::{LinkReceiver, LinkSender};
+use sardana_protocol::memory::Windows;
+
+/// What a connection lets lie.
+const WINDOWS: Windows = Windows {
+    unread: 1_250_000,
+    unacknowledged: 10_000_000,
+};
 
 /// Both ends of one connection. The endpoints live as long.
 pub(crate) struct Loopback {
@@ -16,10 +23,20 @@ pub(crate) struct Loopback {
 }
 
 pub(crate) async fn loopback() -> Loopback {
+    loopback_with(WINDOWS).await
+}
+
+pub(crate) async fn loopback_with(windows: Windows) -> Loopback {
     let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(vec!["ring".to_owned()]).unwrap();
     let certificate = CertificateDer::from(cert);
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
-    let server_config = quinn::ServerConfig::with_single_cert(vec![certificate.clone()], key).unwrap();
+    let mut transport = TransportConfig::default();
+    transport
+        .stream_receive_window(VarInt::from_u64(windows.unread).unwrap())
+        .send_window(windows.unacknowledged);
+    let transport = Arc::new(transport);
+    let mut server_config = quinn::ServerConfig::with_single_cert(vec![certificate.clone()], key).unwrap();
+    server_config.transport_config(Arc::clone(&transport));
     let mut roots = rustls::RootCertStore::empty();
     roots.add(certificate).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -28,7 +45,8 @@ pub(crate) async fn loopback() -> Loopback {
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let client_config = quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).unwrap()));
+    let mut client_config = quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).unwrap()));
+    client_config.transport_config(transport);
 
     let anywhere = (Ipv4Addr::LOCALHOST, 0).into();
     let server = Endpoint::server(server_config, anywhere).unwrap();

@@ -49,9 +49,9 @@ impl Reach {
         self.stream_bytes > STREAM_WINDOW_BYTES
     }
 
-    /// What is kept until the peer has acknowledged it.
+    /// What is kept of what was sent over one connection until the peer has acknowledged it.
     #[must_use]
-    pub(super) const fn send_bytes(self) -> u64 {
+    pub const fn send_bytes(self) -> u64 {
         SEND_WINDOW_STREAMS as u64 * self.stream_bytes as u64
     }
 }

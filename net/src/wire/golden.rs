@@ -70,7 +70,7 @@ const STANDING: &str = "09  02 0002 0506  0108  00";
 fn a_frame() {
     let mut frame = Vec::new();
     write_frame_blocking(&mut frame, &WorkerMessage::Ready { generation: GENERATION }, 16).unwrap();
-    assert_eq!(frame, bytes("0a00 0000 03000000  01 01 07"));
+    assert_eq!(frame, bytes("0b00 0000 03000000  01 01 07"));
 }
 
 #[test]
@@ -126,6 +126,7 @@ fn hello() {
         memory: GradientMemory {
             gradient: 1 << 20,
             room: u64::MAX,
+            links: 300,
         },
         address: "127.0.0.1:4433".parse().unwrap(),
         auxiliary: vec!["loss".to_owned()],
@@ -140,7 +141,7 @@ fn hello() {
         "00 {job_text} fd efcdab8967452301 \
          04\"ring\" fa fbfb00 fc00000100 fd0000000001000000 40 00 01 02 01 01\"a\" {data} \
          {hash_text} {hash_text} {hash_text} {hash_text} 01\"x\" 03\"cpu\" 00 {hash_text} \
-         0107 02 01 02 03 {digest} 02 00 05 01 06 04 08 01 01 {STANDING} {TALLY} 10 fc00001000 fdffffffffffffffff 00 7f000001 fb5111 01 04\"loss\" {process} 03"
+         0107 02 01 02 03 {digest} 02 00 05 01 06 04 08 01 01 {STANDING} {TALLY} 10 fc00001000 fdffffffffffffffff fb2c01 00 7f000001 fb5111 01 04\"loss\" {process} 03"
     );
     golden(&Hello::Worker(Box::new(hello)), &text);
 }

@@ -12,7 +12,7 @@ pub use notices::*;
 pub use shells::*;
 
 /// Version of every message. A peer of another version is refused with both numbers.
-pub const WIRE_VERSION: u16 = 10;
+pub const WIRE_VERSION: u16 = 11;
 
 /// Most shards of a job. A message lists at most one range per shard, so this bounds messages; finer grain than 4,096 shards a
 /// step buys no balance. A job with more is refused when it is built.

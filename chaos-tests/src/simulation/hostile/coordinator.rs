@@ -120,6 +120,7 @@ impl Besieged {
         let memory = GradientMemory {
             gradient: self.dice.below(1 << 41),
             room: self.dice.below(1 << 52),
+            links: 0,
         };
         let capacity = u32::try_from(1 + self.dice.below(1 << 32)).unwrap_or(u32::MAX);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));

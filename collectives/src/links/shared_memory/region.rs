@@ -22,7 +22,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create};
 
 use super::counters::{Counters, Memory, Reader, Writer};
-use crate::limits::{ALIGNMENT, CHUNK_BYTES, SHARED_SLOTS};
+use crate::limits::{ALIGNMENT, CHUNK_BYTES, SHARED_LINK_BYTES, SHARED_SLOTS};
 use crate::links::frame::HEADER_BYTES;
 use crate::runs::Runs;
 
@@ -176,5 +176,7 @@ impl fmt::Debug for Region {
     }
 }
 
+// A worker says of its links that they hold no more.
+const _: () = assert!(REGION_BYTES as u64 <= SHARED_LINK_BYTES);
 // Both ends map the same bytes: their layout is part of what they say to each other.
 const _: () = assert!(COUNTERS_PLACE.is_multiple_of(ALIGNMENT) && SLOT_BYTES.is_multiple_of(ALIGNMENT));

@@ -246,6 +246,7 @@ fn memory_shapes_the_ranges_and_keeps_no_worker_from_training() {
     let memory = GradientMemory {
         gradient: GIB,
         room: (4 + u64::from(SUMS + KEEP_LEAST)) * GIB,
+        links: 0,
     };
     let range = ShardRange::new;
     let one = ShardRange::one;

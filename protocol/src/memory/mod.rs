@@ -3,7 +3,9 @@
 //! In exact order a worker keeps the gradient of each of its shards apart until the running sum comes by: a [piece](crate::words) each. The
 //! shards from 0 on share one piece, whatever their number, since there the running sum is known; in fast order any run of shards does. So
 //! the first rank, and a worker that is alone, needs little memory for any K. Beside its pieces a worker has the last sum and the one that
-//! is being filled, and while another joins it keeps some sums more.
+//! is being filled, and while another joins it keeps some sums more. What its [links](links_hold) may hold is taken off first.
+
+mod links;
 
 use std::fmt;
 
@@ -11,6 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::Order;
 use crate::limits::{KEEP_BYTES, KEEP_LEAST};
+
+pub use links::{Windows, link_keeps, link_receives, link_sends, links_hold};
 
 /// Gradient buffers in use besides those of pieces: the sum that is kept, and the one that the ring fills.
 pub const SUMS: u32 = 2;
@@ -22,6 +26,8 @@ pub struct GradientMemory {
     pub gradient: u64,
     /// How many bytes gradients and sums may take together; [`u64::MAX`] if that is not known, or left to a capacity that a person has set.
     pub room: u64,
+    /// How many bytes its links may hold besides.
+    pub links: u64,
 }
 
 /// The job that a worker comes to, as far as it decides how much memory a worker needs.
@@ -54,7 +60,7 @@ impl std::error::Error for TooLittle {}
 
 impl fmt::Display for TooLittle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let GradientMemory { gradient, room } = self.memory;
+        let GradientMemory { gradient, room, links } = self.memory;
         let all = |gradients: u32| Bytes(gradient.saturating_mul(u64::from(gradients)));
         write!(f, "a gradient has {}", Bytes(gradient))?;
         let (demand, most) = match self.lacks {
@@ -62,10 +68,12 @@ impl fmt::Display for TooLittle {
             Lacks::One => {
                 return write!(
                     f,
-                    " and a worker needs {}, room for its own, the last sum and the next; this one has {} for gradients: give it \
-                     more memory, start fewer workers on its host, or set .shard_capacity if it has more than it knows of",
+                    " and a worker needs {}, room for its own, the last sum and the next; this one has {} for gradients, beside \
+                     {} that its links may hold: give it more memory, start fewer workers on its host, or set .shard_capacity if it has \
+                     more than it knows of",
                     all(LEAST),
-                    Bytes(room)
+                    Bytes(room),
+                    Bytes(links)
                 );
             }
         };
@@ -77,7 +85,11 @@ impl fmt::Display for TooLittle {
             all(each)
         )?;
         if self.memory.is_known() {
-            write!(f, " (it has {}, {SUMS} gradients of it for sums)", Bytes(room))?;
+            let (room, links) = (Bytes(room), Bytes(links));
+            write!(
+                f,
+                " (it has {room}, {SUMS} gradients of it for sums, beside {links} that its links may hold)"
+            )?;
         }
         write!(
             f,
@@ -114,7 +126,20 @@ impl GradientMemory {
         Self {
             gradient,
             room: u64::MAX,
+            links: 0,
         }
+    }
+
+    /// What is left for gradients of so many bytes where they and the links may take `bytes` together; [`u64::MAX`] if that is not known. At
+    /// least what any worker may keep of sums: so much is not worth a refusal.
+    #[must_use]
+    pub fn beside_links(gradient: u64, bytes: u64, windows: Windows) -> Self {
+        let links = links_hold(gradient, windows);
+        let room = match bytes {
+            u64::MAX => u64::MAX,
+            known => known.saturating_sub(links).max(KEEP_BYTES),
+        };
+        Self { gradient, room, links }
     }
 
     /// Whether the room is more than a word for as much as wanted.
@@ -192,6 +217,7 @@ mod tests {
         GradientMemory {
             gradient: GIB,
             room: gibs * GIB,
+            links: 0,
         }
     }
 
@@ -229,6 +255,31 @@ mod tests {
     }
 
     #[test]
+    fn a_worker_whose_room_holds_the_gradients_but_not_the_links_is_refused_with_both_sizes() {
+        let windows = Windows {
+            unread: 16 << 20,
+            unacknowledged: 32 << 20,
+        };
+        let links = links_hold(GIB, windows);
+        let memory = |bytes| GradientMemory::beside_links(GIB, bytes, windows);
+        let words = refused(memory(3 * GIB), among(1, 8), 8);
+        for part in [
+            "needs 3 GiB",
+            "this one has 2.7 GiB",
+            "beside ",
+            " MiB that its links may hold",
+        ] {
+            assert!(words.contains(part), "{part}: {words}");
+        }
+        assert!(words.contains(&Bytes(links).to_string()), "{words}");
+        assert_eq!(memory(3 * GIB + links).suffices(among(1, 8), 8), Ok(()));
+        // Too little to be worth a refusal, and what is not known.
+        let small = GradientMemory::beside_links(1 << 20, 0, windows);
+        assert_eq!((small.room, small.suffices(among(1, 8), 8)), (KEEP_BYTES, Ok(())));
+        assert!(!memory(u64::MAX).is_known());
+    }
+
+    #[test]
     fn who_adds_as_it_computes_needs_little_for_any_number_of_shards() {
         assert_eq!(has(3).suffices(among(1, 4_096), 4_096), Ok(()));
         let fast = Demand {
@@ -261,6 +312,7 @@ mod tests {
         let small = GradientMemory {
             gradient: 1 << 20,
             room: GIB,
+            links: 0,
         };
         assert_eq!(small.pieces(), 1_024 - SUMS - 256);
     }
@@ -276,7 +328,11 @@ mod tests {
     fn no_number_is_too_large_to_be_reckoned_with() {
         for gradient in [0, 1, u64::MAX] {
             for room in [0, 1, u64::MAX] {
-                let memory = GradientMemory { gradient, room };
+                let memory = GradientMemory {
+                    gradient,
+                    room,
+                    links: u64::MAX,
+                };
                 assert!(memory.pieces() > 0);
                 for demand in [among(0, 0), among(u32::MAX, u32::MAX), among(2, u32::MAX)] {
                     for capacity in [0, 1, u32::MAX] {
