@@ -94,8 +94,8 @@ fn sums_are_their_references_in_any_order_and_geometry() {
 fn reduced<T: Any>(dtype: Dtype, running: &[T], shards: &[Vec<T>]) -> Vec<u8> {
     let layout = Layout::new(vec![TensorSpec::new("all", dtype, &[running.len()])], 0).expect("one tensor is a gradient");
     let mut bytes = bytemuck::cast_slice(running).to_vec();
-    let shards: Vec<&[u8]> = shards.iter().map(|shard| bytemuck::cast_slice(shard)).collect();
-    reduce::add_all(&layout, 0..bytes.len(), &mut bytes, &shards);
+    let mut shards: Vec<&[u8]> = shards.iter().map(|shard| bytemuck::cast_slice(shard)).collect();
+    reduce::add_all(&layout, 0..bytes.len(), &mut bytes, &mut shards);
     bytes
 }
 
