@@ -10,7 +10,11 @@
 //! [`geometry`] says otherwise, any number of blocks and threads. Tests run the same files on the host and compare each bit with the
 //! references, and those with the functions that train without a device.
 
+#[cfg(feature = "cuda")]
+pub mod driver;
 pub mod geometry;
 pub mod kernels;
 pub mod parameters;
+#[cfg(feature = "cuda")]
+mod raw;
 pub mod reference;

@@ -1,0 +1,112 @@
+//! Shared libraries that may or may not be there, and their functions, by name. Must not know what they are for.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use libloading::{Library, Symbol};
+
+/// A library that stays open as long as the program runs, as those of CUDA must: they start threads of their own.
+#[derive(Debug)]
+pub(crate) struct OpenLibrary {
+    /// The name that it was found by.
+    pub(crate) name: String,
+    library: std::mem::ManuallyDrop<Library>,
+}
+
+/// Opens the first of `names` that can be opened. The error is what the loader says of the first that is there and cannot be opened; if none is
+/// there, of the last.
+pub(crate) fn open(names: impl IntoIterator<Item = String>) -> Result<OpenLibrary, String> {
+    let mut told: Option<(bool, String)> = None;
+    for name in names {
+        // SAFETY: what runs when a library is opened is that of the vendor's, which every program that uses it runs.
+        match unsafe { Library::new(&name) } {
+            Ok(library) => {
+                let library = std::mem::ManuallyDrop::new(library);
+                return Ok(OpenLibrary { name, library });
+            }
+            Err(error) => {
+                let words = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+                let is_there = !words.contains("No such file");
+                if told.as_ref().is_none_or(|(was_there, _)| !was_there) {
+                    told = Some((is_there, words));
+                }
+            }
+        }
+    }
+    Err(told.map_or_else(|| "no name to look for".to_owned(), |(_, words)| words))
+}
+
+impl OpenLibrary {
+    /// Whether it has this function.
+    pub(crate) fn has(&self, function: &str) -> bool {
+        // SAFETY: it is only asked whether the function is there; nothing calls it by this type.
+        let found: Result<Symbol<'_, unsafe extern "C" fn()>, _> = unsafe { self.library.get(function.as_bytes()) };
+        found.is_ok()
+    }
+
+    /// Calls `int name(unsigned)`, as the driver's `cuInit`. None if it is not there.
+    pub(crate) fn call_with_flags(&self, name: &str, flags: u32) -> Option<i32> {
+        // SAFETY: the driver's interface has this type for every function that this is called for.
+        unsafe {
+            let function: Symbol<'_, unsafe extern "C" fn(u32) -> c_int> = self.library.get(name.as_bytes()).ok()?;
+            Some(function(flags))
+        }
+    }
+
+    /// Calls `int name(int*)`, as the driver's `cuDeviceGetCount` or NCCL's `ncclGetVersion`: the code, and the number.
+    pub(crate) fn call_for_number(&self, name: &str) -> Option<(i32, i32)> {
+        let mut number = 0;
+        // SAFETY: the vendors' interfaces have this type for every function that this is called for; it writes one number.
+        let code = unsafe {
+            let function: Symbol<'_, unsafe extern "C" fn(*mut c_int) -> c_int> = self.library.get(name.as_bytes()).ok()?;
+            function(&raw mut number)
+        };
+        Some((code, number))
+    }
+
+    /// Calls `int name(int*, int*)`, as `nvrtcVersion`.
+    pub(crate) fn call_for_two_numbers(&self, name: &str) -> Option<(i32, [i32; 2])> {
+        let [mut first, mut second] = [0; 2];
+        // SAFETY: as above, with two numbers.
+        let code = unsafe {
+            let function: Symbol<'_, unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int> =
+                self.library.get(name.as_bytes()).ok()?;
+            function(&raw mut first, &raw mut second)
+        };
+        Some((code, [first, second]))
+    }
+
+    /// Calls `int name(int, int*)`, as `cublasGetProperty`.
+    pub(crate) fn call_for_property(&self, name: &str, which: i32) -> Option<(i32, i32)> {
+        let mut number = 0;
+        // SAFETY: as above, asked with a number.
+        let code = unsafe {
+            let function: Symbol<'_, unsafe extern "C" fn(c_int, *mut c_int) -> c_int> =
+                self.library.get(name.as_bytes()).ok()?;
+            function(which, &raw mut number)
+        };
+        Some((code, number))
+    }
+
+    /// Calls `size_t name(void)`, as `cudnnGetVersion`.
+    pub(crate) fn call_for_size(&self, name: &str) -> Option<usize> {
+        // SAFETY: as above, without arguments.
+        unsafe {
+            let function: Symbol<'_, unsafe extern "C" fn() -> usize> = self.library.get(name.as_bytes()).ok()?;
+            Some(function())
+        }
+    }
+
+    /// Calls `int name(int, const char**)`, as the driver's `cuGetErrorName`, and copies the text, which is the library's own and stays.
+    pub(crate) fn call_for_text(&self, name: &str, of: i32) -> Option<String> {
+        let mut text: *const c_char = std::ptr::null();
+        // SAFETY: as above. Where it succeeds the text is one that ends with a zero and stays while the library is open, which is always.
+        unsafe {
+            let function: Symbol<'_, unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int> =
+                self.library.get(name.as_bytes()).ok()?;
+            if function(of, &raw mut text) != 0 || text.is_null() {
+                return None;
+            }
+            Some(CStr::from_ptr(text).to_string_lossy().into_owned())
+        }
+    }
+}
