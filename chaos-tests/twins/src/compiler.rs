@@ -95,7 +95,11 @@ impl Compiler {
     /// See [`CompileError`].
     pub fn compile(&self, source: &Source) -> Result<Twin, CompileError> {
         let folder = tempfile::tempdir()?;
-        let folder = folder.path();
+        Twin::load(&self.make(source, folder.path())?).map_err(CompileError::Load)
+    }
+
+    /// Compiles kernels in a folder. Returns the library's file.
+    pub(crate) fn make(&self, source: &Source, folder: &Path) -> Result<PathBuf, CompileError> {
         for (name, text) in HOST.into_iter().chain(source.files()) {
             fs::write(folder.join(name), text)?;
         }
@@ -111,7 +115,7 @@ impl Compiler {
             "the twin",
             &["-shared", "kernels.o", "unit.o", "-lm", "-o", "twin.so"],
         )?;
-        Twin::load(&folder.join("twin.so")).map_err(CompileError::Load)
+        Ok(folder.join("twin.so"))
     }
 
     /// The twin without kernels, which is made once.
@@ -125,7 +129,7 @@ impl Compiler {
         Ok(HOST.get_or_init(|| made))
     }
 
-    fn run(&self, folder: &Path, what: &str, arguments: &[&str]) -> Result<(), CompileError> {
+    pub(crate) fn run(&self, folder: &Path, what: &str, arguments: &[&str]) -> Result<(), CompileError> {
         let mut command = Command::new(&self.path);
         let output = command
             .args(ALL)

@@ -6,6 +6,8 @@
 //! - [`Launch`]: which kernel, with which grid, with which parameters, and from which seed: the order of blocks, and that in which the threads of a
 //!   block go on after a barrier or a shuffle, are drawn from it.
 //!
+//! - [`Driver`]: all of these behind the interface of CUDA's own driver, for programs that call that: lazy streams in a seeded order.
+//!
 //! A launch that goes wrong is a [`Fault`], and says which thread did what. Found are accesses outside of every buffer, writes to what is only read,
 //! reads of what is not set (in buffers, and in shared memory, which is poisoned before each block), races between blocks and within one, barriers
 //! that some threads do not reach, addresses that are not aligned, shifts by too many bits. Races, bounds and what is not set are looked at on each
@@ -43,12 +45,14 @@
 
 mod argument;
 mod compiler;
+mod driver;
 mod library;
 mod memory;
 mod source;
 
 pub use argument::{Argument, Launch};
 pub use compiler::{CompileError, Compiler};
+pub use driver::{Count, Driver, Left, Planted, Session};
 pub use library::{Fault, Twin};
 pub use memory::{Address, Memory};
 pub use source::Source;

@@ -11,6 +11,8 @@
 //! references, and those with the functions that train without a device.
 
 #[cfg(feature = "cuda")]
+pub mod device;
+#[cfg(feature = "cuda")]
 pub mod driver;
 pub mod geometry;
 pub mod kernels;
@@ -18,3 +20,4 @@ pub mod parameters;
 #[cfg(feature = "cuda")]
 mod raw;
 pub mod reference;
+pub mod staged;

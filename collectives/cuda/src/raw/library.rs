@@ -63,39 +63,6 @@ impl OpenLibrary {
         Some((code, number))
     }
 
-    /// Calls `int name(int*, int*)`, as `nvrtcVersion`.
-    pub(crate) fn call_for_two_numbers(&self, name: &str) -> Option<(i32, [i32; 2])> {
-        let [mut first, mut second] = [0; 2];
-        // SAFETY: as above, with two numbers.
-        let code = unsafe {
-            let function: Symbol<'_, unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int> =
-                self.library.get(name.as_bytes()).ok()?;
-            function(&raw mut first, &raw mut second)
-        };
-        Some((code, [first, second]))
-    }
-
-    /// Calls `int name(int, int*)`, as `cublasGetProperty`.
-    pub(crate) fn call_for_property(&self, name: &str, which: i32) -> Option<(i32, i32)> {
-        let mut number = 0;
-        // SAFETY: as above, asked with a number.
-        let code = unsafe {
-            let function: Symbol<'_, unsafe extern "C" fn(c_int, *mut c_int) -> c_int> =
-                self.library.get(name.as_bytes()).ok()?;
-            function(which, &raw mut number)
-        };
-        Some((code, number))
-    }
-
-    /// Calls `size_t name(void)`, as `cudnnGetVersion`.
-    pub(crate) fn call_for_size(&self, name: &str) -> Option<usize> {
-        // SAFETY: as above, without arguments.
-        unsafe {
-            let function: Symbol<'_, unsafe extern "C" fn() -> usize> = self.library.get(name.as_bytes()).ok()?;
-            Some(function())
-        }
-    }
-
     /// Calls `int name(int, const char**)`, as the driver's `cuGetErrorName`, and copies the text, which is the library's own and stays.
     pub(crate) fn call_for_text(&self, name: &str, of: i32) -> Option<String> {
         let mut text: *const c_char = std::ptr::null();

@@ -1,0 +1,327 @@
+// The driver's functions, as far as Sardana and the bindings call them, and those by which a test steers the twin.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+#include "kernels.h"
+#include "state.h"
+
+using namespace driver;
+
+#define API extern "C" __attribute__((visibility("default")))
+#define LOCKED std::lock_guard<std::recursive_mutex> held_lock(lock)
+// What every call on a device begins with: it needs a context, and a device that works. Meanwhile the device works on.
+#define ON_DEVICE                                  \
+    LOCKED;                                        \
+    if (!current) return INVALID_CONTEXT;          \
+    ++counters[CALLS];                             \
+    if (planted(DEVICE_GONE)) fault("it is gone"); \
+    if (!has_failed()) run_some();                 \
+    if (has_failed()) return ILLEGAL_ADDRESS
+
+namespace {
+
+constexpr int WRITE_COMBINED = 4;
+char the_context;
+thread_local void* current;
+size_t contexts, events, modules;
+Stream null_stream;
+
+int setting(const char* name, int otherwise) {
+    const char* text = getenv(name);
+    return text ? atoi(text) : otherwise;
+}
+
+Stream* of(void* stream) { return stream ? (Stream*)stream : &null_stream; }
+bool is_idle() {
+    return std::all_of(streams.begin(), streams.end(), [](Stream* stream) { return stream->operations.empty(); });
+}
+void register_null_stream() {
+    if (std::find(streams.begin(), streams.end(), &null_stream) == streams.end()) streams.push_back(&null_stream);
+}
+int failed_or_ok() { return has_failed() ? ILLEGAL_ADDRESS : OK; }
+
+}  // namespace
+
+API int cuInit(unsigned) { return setting("TWIN_INIT", OK); }
+API int cuDriverGetVersion(int* version) { return *version = setting("TWIN_VERSION", 12080), OK; }
+API int cuDeviceGetCount(int* count) { return *count = setting("TWIN_DEVICES", 1), OK; }
+API int cuDeviceGet(int* device, int ordinal) {
+    int count = setting("TWIN_DEVICES", 1);
+    *device = ordinal;
+    return ordinal >= 0 && ordinal < count ? OK : INVALID_DEVICE;
+}
+API int cuDeviceGetName(char* name, int bytes, int device) {
+    snprintf(name, bytes, device == 0 ? "Twin of a GPU" : "Twin of a GPU MIG 1g.10gb");
+    return OK;
+}
+API int cuDeviceTotalMem_v2(size_t* bytes, int) { return *bytes = size_t(4) << 30, OK; }
+API int cuDeviceGetAttribute(int* value, int attribute, int) {
+    switch (attribute) {
+        case 16: *value = 132; break;  // multiprocessors
+        case 75: *value = 9; break;    // compute capability, major
+        case 76: *value = 0; break;    // minor
+        case 115: *value = 1; break;   // memory pools
+        default: return INVALID_VALUE;
+    }
+    return OK;
+}
+API int cuGetErrorName(int code, const char** name) {
+    static const std::map<int, const char*> names = {
+        {INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE"}, {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
+        {INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE"}, {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"},
+        {NOT_FOUND, "CUDA_ERROR_NOT_FOUND"}, {ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+        {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"}};
+    auto found = names.find(code);
+    return found == names.end() ? INVALID_VALUE : (*name = found->second, OK);
+}
+API int cuGetErrorString(int, const char** text) { return *text = report() ? report() : "no words", OK; }
+
+API int cuDevicePrimaryCtxRetain(void** context, int) {
+    LOCKED;
+    register_null_stream();
+    ++contexts;
+    return *context = &the_context, OK;
+}
+API int cuDevicePrimaryCtxRelease_v2(int) {
+    LOCKED;
+    --contexts;
+    return OK;
+}
+API int cuCtxSetCurrent(void* context) { return current = context, OK; }
+API int cuCtxGetCurrent(void** context) { return *context = current, OK; }
+API int cuCtxSynchronize() {
+    ON_DEVICE;
+    run_until(is_idle);
+    return failed_or_ok();
+}
+
+API int cuStreamCreate(void** stream, unsigned) {
+    ON_DEVICE;
+    streams.push_back(new Stream);
+    return *stream = streams.back(), OK;
+}
+API int cuStreamDestroy_v2(void* stream) {
+    LOCKED;
+    // What is enqueued is still done, as the real one does it, and here at once.
+    run_until([=] { return of(stream)->operations.empty(); });
+    streams.erase(std::find(streams.begin(), streams.end(), of(stream)));
+    delete of(stream);
+    return failed_or_ok();
+}
+API int cuStreamSynchronize(void* stream) {
+    ON_DEVICE;
+    run_until([=] { return of(stream)->operations.empty(); });
+    return failed_or_ok();
+}
+API int cuStreamWaitEvent(void* stream, void* event, unsigned) {
+    ON_DEVICE;
+    Operation operation;
+    operation.wait = (Event*)event;
+    operation.until = operation.wait->recorded;
+    if (operation.until && operation.wait->stream != of(stream)) {
+        ++counters[STREAM_WAITS];
+        if (planted(FORGET_STREAM_WAIT)) return OK;
+    }
+    of(stream)->operations.push_back(operation);
+    return OK;
+}
+
+API int cuEventCreate(void** event, unsigned) {
+    ON_DEVICE;
+    ++events;
+    return *event = new Event, OK;
+}
+API int cuEventDestroy_v2(void* event) {
+    LOCKED;
+    // Streams may still come to it, so that it stays until the next seed.
+    (void)event;
+    --events;
+    return OK;
+}
+API int cuEventRecord(void* event, void* stream) {
+    ON_DEVICE;
+    Event* recorded = (Event*)event;
+    recorded->stream = of(stream);
+    uint64_t number = ++recorded->recorded;
+    push(of(stream), [=] { recorded->passed = std::max(recorded->passed, number); });
+    return OK;
+}
+API int cuEventSynchronize(void* event) {
+    ON_DEVICE;
+    Event* waited = (Event*)event;
+    if (waited->passed < waited->recorded) {
+        ++counters[HOST_WAITS];
+        if (planted(FORGET_HOST_WAIT)) return OK;
+    }
+    run_until([=] { return waited->passed >= waited->recorded; });
+    return failed_or_ok();
+}
+API int cuEventQuery(void* event) {
+    ON_DEVICE;
+    Event* asked = (Event*)event;
+    return asked->passed >= asked->recorded ? OK : NOT_READY;
+}
+
+API int cuMemAllocAsync(uint64_t* address, size_t bytes, void* stream) {
+    ON_DEVICE;
+    if (bytes == 0) return INVALID_VALUE;
+    uint64_t given = allocate(bytes, false);
+    if (!given) return OUT_OF_MEMORY;
+    push(of(stream), [=] { valid_from_now(given); });
+    return *address = given, OK;
+}
+API int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
+    ON_DEVICE;
+    if (bytes == 0) return INVALID_VALUE;
+    *address = allocate(bytes, true);
+    return *address ? OK : OUT_OF_MEMORY;
+}
+API int cuMemFreeAsync(uint64_t address, void* stream) {
+    ON_DEVICE;
+    ++counters[FREES];
+    if (planted(FREE_EARLY)) return release(address), OK;
+    push(of(stream), [=] { release(address); });
+    return OK;
+}
+API int cuMemFree_v2(uint64_t address) {
+    ON_DEVICE;
+    run_until(is_idle);
+    release(address);
+    return failed_or_ok();
+}
+API int cuMemGetInfo_v2(size_t* left, size_t* all) {
+    ON_DEVICE;
+    *left = free_bytes();
+    return *all = size_t(4) << 30, OK;
+}
+API int cuMemHostAlloc(void** memory, size_t bytes, unsigned flags) {
+    ON_DEVICE;
+    if (flags & WRITE_COMBINED) fault("pinned memory that the host reads is write-combined");
+    return *memory = pin(bytes), OK;
+}
+API int cuMemFreeHost(void* memory) {
+    LOCKED;
+    return unpin(memory) ? failed_or_ok() : INVALID_VALUE;
+}
+
+API int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void* stream) {
+    ON_DEVICE;
+    push(of(stream), [=] { if (inside(to, bytes, true, "a fill of")) memset((void*)to, value, bytes); });
+    return OK;
+}
+API int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
+    ON_DEVICE;
+    push(of(stream), [=] {
+        if (inside(to, bytes, true, "a copy to") && inside(from, bytes, true, "a copy of")) memcpy((void*)to, (void*)from, bytes);
+    });
+    return OK;
+}
+API int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
+    ON_DEVICE;
+    if (!is_pinned(from)) {
+        std::vector<char> aside((const char*)from, (const char*)from + bytes);
+        push(of(stream), [=] { if (inside(to, bytes, true, "a copy to")) memcpy((void*)to, aside.data(), bytes); });
+        return OK;
+    }
+    counters[UP] += bytes;
+    ++counters[COPIES];
+    Stream* on = planted(COPY_ELSEWHERE) ? another(of(stream)) : of(stream);
+    push(on, [=] { if (inside(to, bytes, true, "a copy to")) memcpy((void*)to, from, bytes); }, from, bytes);
+    return OK;
+}
+API int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
+    ON_DEVICE;
+    bool pinned = is_pinned(to);
+    Stream* on = of(stream);
+    if (pinned) {
+        counters[DOWN] += bytes;
+        ++counters[COPIES];
+        if (planted(COPY_ELSEWHERE)) on = another(on);
+    }
+    push(on, [=] { if (inside(from, bytes, true, "a copy of")) memcpy(to, (void*)from, bytes); }, to, bytes);
+    if (!pinned) run_until([=] { return on->operations.empty(); });
+    return failed_or_ok();
+}
+
+API int cuModuleLoadData(void** module, const void* image) {
+    ON_DEVICE;
+    *module = parse((const char*)image);
+    if (*module) ++modules;
+    return *module ? failed_or_ok() : INVALID_IMAGE;
+}
+API int cuModuleUnload(void*) {
+    LOCKED;
+    --modules;
+    return OK;
+}
+API int cuModuleGetFunction(void** function, void* module, const char* name) {
+    ON_DEVICE;
+    for (Function* one : ((Module*)module)->functions) if (one->name == name) return *function = one, OK;
+    return NOT_FOUND;
+}
+API int cuFuncGetParamInfo(void* function, size_t number, size_t* offset, size_t* bytes) {
+    ON_DEVICE;
+    const Function* of = (const Function*)function;
+    if (number >= of->sizes.size()) return INVALID_VALUE;
+    *offset = of->offsets[number];
+    return *bytes = of->sizes[number], OK;
+}
+API int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned, void* stream,
+                       void** parameters, void**) {
+    ON_DEVICE;
+    const Function* of_name = (const Function*)function;
+    if (!gx || !gy || !gz || !bx || !by || !bz || bx * by * bz > 1024 || gy > 65535 || gz > 65535 || bz > 64) return INVALID_VALUE;
+    std::vector<std::vector<char>> values;
+    for (size_t i = 0; i < of_name->sizes.size(); ++i) values.emplace_back((char*)parameters[i], (char*)parameters[i] + of_name->sizes[i]);
+    ++counters[LAUNCHES];
+    Stream* on = planted(LAUNCH_ELSEWHERE) ? another(of(stream)) : of(stream);
+    push(on, [=] {
+        const uint32_t grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
+        run(*of_name, grid, block, values);
+    });
+    return OK;
+}
+
+// From here on: what a test says to the twin, and asks it. Called while nothing is enqueued.
+API const char* twin_add_kernels(const char* path) {
+    LOCKED;
+    return add_library(path);
+}
+API void twin_begin(uint64_t from) {
+    LOCKED;
+    seed(from);
+    forgive();
+    plant(NOTHING, 0);
+    null_stream.operations.clear();
+    clear_memory();
+    std::fill(counters, counters + COUNTERS, 0);
+}
+API void twin_plant(uint32_t kind, uint64_t number) {
+    LOCKED;
+    plant((Plant)kind, number);
+}
+API void twin_room(uint64_t bytes) {
+    LOCKED;
+    room(bytes);
+}
+API uint64_t twin_counter(uint32_t which) {
+    LOCKED;
+    return counters[which];
+}
+API void twin_forget_counts() {
+    LOCKED;
+    std::fill(counters, counters + COUNTERS, 0);
+}
+API const char* twin_fault() {
+    LOCKED;
+    return report();
+}
+// What was not given back: buffers, pinned memory, streams, events, modules, contexts.
+API void twin_left(uint64_t left[6]) {
+    LOCKED;
+    const uint64_t found[6] = {held(), pinned(), streams.empty() ? 0 : streams.size() - 1, events, modules, contexts};
+    std::copy(found, found + 6, left);
+}

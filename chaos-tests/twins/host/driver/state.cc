@@ -1,0 +1,227 @@
+// Memory and streams of a device that is none. Streams are queues: nothing is carried out before it must be, or a seed says so, and then in
+// an order that the seed draws, as far as streams and events allow. Memory is poisoned, apart from its neighbours, and closed to the host.
+#include "state.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sys/mman.h>
+
+namespace driver {
+
+std::recursive_mutex lock;
+std::vector<Stream*> streams;
+uint64_t counters[COUNTERS];
+
+namespace {
+
+constexpr size_t REGION = size_t(4) << 30, PAGE = 4096, ALIGNMENT = 256;
+constexpr int POISON = 0xff;
+// One in so many times.
+constexpr uint64_t CHANGES = 16;
+
+uint64_t state = 1;
+// In how many of 8 calls the device has gone on meanwhile.
+uint64_t eagerness;
+std::string said;
+Plant kind = NOTHING;
+uint64_t number;
+
+struct Allocation {
+    size_t bytes;
+    // Whether the stream has come to where it was allocated.
+    bool valid;
+};
+
+char* region;
+size_t used, limit = REGION, in_use, opened;
+std::map<uint64_t, Allocation> allocations;
+std::map<char*, size_t> pins;
+
+bool can_go_on(const Stream* stream) {
+    if (stream->operations.empty()) return false;
+    const Operation& next = stream->operations.front();
+    return !next.wait || next.wait->passed >= next.until;
+}
+
+// The stream that is most urgent goes on. Which one that is changes now and then, so that the others fall far behind or run far ahead.
+bool step() {
+    Stream* stream = nullptr;
+    for (Stream* one : streams) {
+        if (!one->urgency || draw() % CHANGES == 0) one->urgency = draw() | 1;
+        if (can_go_on(one) && (!stream || one->urgency > stream->urgency)) stream = one;
+    }
+    if (!stream) return false;
+    Operation operation = std::move(stream->operations.front());
+    stream->operations.pop_front();
+    if (operation.run) operation.run();
+    return true;
+}
+
+}  // namespace
+
+uint64_t draw() {
+    state += 0x9e3779b97f4a7c15ull;
+    uint64_t x = state;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    return x ^ (x >> 31);
+}
+
+void seed(uint64_t value) {
+    state = value;
+    eagerness = draw() % 4 ? draw() % 3 : 0;
+}
+
+void fault(const std::string& what) {
+    if (said.empty()) said = what;
+}
+bool has_failed() { return !said.empty(); }
+const char* report() { return said.empty() ? nullptr : said.c_str(); }
+void forgive() { said.clear(); }
+
+void plant(Plant which, uint64_t at) {
+    kind = which;
+    number = at;
+}
+
+bool planted(Plant which) {
+    if (kind != which) return false;
+    if (number == 0) {
+        kind = NOTHING;
+        return true;
+    }
+    --number;
+    return false;
+}
+
+void push(Stream* stream, std::function<void()> run, const void* host, size_t bytes) {
+    Operation operation;
+    operation.run = std::move(run);
+    operation.host = (const char*)host;
+    operation.bytes = bytes;
+    stream->operations.push_back(std::move(operation));
+}
+
+Stream* another(Stream* stream) {
+    for (Stream* other : streams) if (other != stream) return other;
+    return stream;
+}
+
+void run_until(const std::function<bool()>& done) {
+    Open open;
+    while (!done() && !has_failed())
+        if (!step()) fault("all streams wait for events that nobody will record");
+}
+
+void run_some() {
+    if (draw() % 8 >= eagerness) return;
+    Open open;
+    for (uint64_t left = draw() % 8; left && !has_failed() && step(); --left) {}
+}
+
+bool is_used(const void* host, size_t bytes) {
+    const char *start = (const char*)host, *end = start + bytes;
+    for (const Stream* stream : streams)
+        for (const Operation& one : stream->operations)
+            if (one.host && one.host < end && start < one.host + one.bytes) return true;
+    return false;
+}
+
+Open::Open() {
+    if (!opened++ && region) mprotect(region, used, PROT_READ | PROT_WRITE);
+}
+Open::~Open() {
+    if (!--opened && region) mprotect(region, used, PROT_NONE);
+}
+
+uint64_t allocate(size_t bytes, bool now) {
+    if (!region) {
+        region = (char*)mmap(nullptr, REGION, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        used = 0;
+    }
+    // Nothing is used twice: what was freed stays poisoned, and is nobody's.
+    size_t start = used + ALIGNMENT, pages = (start + bytes + PAGE) / PAGE * PAGE;
+    if (bytes > limit - std::min(limit, in_use) || pages > REGION) return 0;
+    mprotect(region + used, pages - used, PROT_READ | PROT_WRITE);
+    memset(region + used, POISON, pages - used);
+    if (!opened) mprotect(region + used, pages - used, PROT_NONE);
+    used = pages;
+    uint64_t address = (uint64_t)(region + start);
+    allocations[address] = {bytes, now};
+    in_use += bytes;
+    return address;
+}
+
+void valid_from_now(uint64_t address) {
+    auto found = allocations.find(address);
+    if (found != allocations.end()) found->second.valid = true;
+}
+
+void release(uint64_t address) {
+    auto found = allocations.find(address);
+    if (found == allocations.end()) return fault("memory is freed that is nobody's");
+    Open open;
+    memset((void*)address, POISON, found->second.bytes);
+    in_use -= found->second.bytes;
+    allocations.erase(found);
+}
+
+bool inside(uint64_t address, size_t bytes, bool valid, const char* what) {
+    auto after = allocations.upper_bound(address);
+    if (after != allocations.begin()) {
+        --after;
+        bool fits = address + bytes <= after->first + after->second.bytes;
+        if (fits && (after->second.valid || !valid)) return true;
+        if (fits) {
+            fault(std::string(what) + " memory before its stream has come to where it is allocated");
+            return false;
+        }
+    }
+    fault(std::string(what) + " memory that is nobody's, or no longer");
+    return false;
+}
+
+size_t free_bytes() { return limit - std::min(limit, in_use); }
+size_t held() { return allocations.size(); }
+void room(size_t bytes) { limit = std::min(bytes, REGION); }
+
+void clear_memory() {
+    if (region) munmap(region, REGION);
+    region = nullptr;
+    used = in_use = 0;
+    limit = REGION;
+    allocations.clear();
+}
+
+std::vector<std::pair<uint64_t, size_t>> valid_buffers() {
+    std::vector<std::pair<uint64_t, size_t>> buffers;
+    for (auto& [address, allocation] : allocations) if (allocation.valid) buffers.emplace_back(address, allocation.bytes);
+    return buffers;
+}
+
+void* pin(size_t bytes) {
+    void* memory = mmap(nullptr, (bytes + PAGE - 1) / PAGE * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(memory, POISON, bytes);
+    pins[(char*)memory] = bytes;
+    return memory;
+}
+
+bool unpin(void* memory) {
+    auto found = pins.find((char*)memory);
+    if (found == pins.end()) return false;
+    if (is_used(memory, found->second)) fault("pinned memory is freed while a copy is to use it");
+    munmap(memory, (found->second + PAGE - 1) / PAGE * PAGE);
+    pins.erase(found);
+    return true;
+}
+
+bool is_pinned(const void* memory) {
+    auto after = pins.upper_bound((char*)memory);
+    if (after == pins.begin()) return false;
+    --after;
+    return (char*)memory < after->first + after->second;
+}
+
+size_t pinned() { return pins.size(); }
+
+}  // namespace driver

@@ -1,0 +1,4 @@
+// The twin driver as one unit.
+#include "state.cc"
+#include "kernels.cc"
+#include "api.cc"

@@ -1,0 +1,306 @@
+//! A GPU as Sardana uses it: memory that is counted, two streams and moments in them, copies, and launches of the kernels whose arguments are
+//! compared with what each takes. Must not know what a sum is made of, nor why anything is computed.
+//!
+//! Everything is enqueued: a call returns before the device has done what it says, and what goes before what is said by streams and moments
+//! alone. Work on one stream is done in its order; work on the other is waited for only where [`Device::wait`] says so. That holds for memory, too: it is valid
+//! on the stream that it was allocated on, and freed in that stream's order.
+
+mod account;
+mod error;
+mod launches;
+mod loaded;
+mod pinned;
+mod tensor;
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, sys};
+
+pub use account::MemoryUse;
+pub use error::{DeviceError, MemoryKind};
+pub use launches::{Enqueue, Float, Half, Summed};
+pub use pinned::Pinned;
+pub use tensor::{DeviceTensor, Element, View, ViewMut};
+
+use crate::driver::Driver;
+use crate::raw::context;
+use account::Account;
+use loaded::Modules;
+
+/// A GPU. Clones are the same one. A process uses one, because a fault of the device ends all that the process has on it.
+#[derive(Debug, Clone)]
+pub struct Device(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    driver: Driver,
+    context: Arc<CudaContext>,
+    compute: Arc<CudaStream>,
+    copies: Arc<CudaStream>,
+    modules: Modules,
+    device_memory: Mutex<Account>,
+    pinned_memory: Mutex<Account>,
+    /// Bytes copied from pinned memory, and to it.
+    up: AtomicU64,
+    down: AtomicU64,
+    /// The first failure, which every later call says again.
+    failure: OnceLock<DeviceError>,
+}
+
+/// One of a device's two streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// The model's: gradients are computed and applied on it.
+    Compute,
+    /// That of copies between the host and the device, and of what must be done between them.
+    Copies,
+}
+
+/// How far a stream had come when it was recorded.
+#[derive(Debug, Clone)]
+pub struct Moment(Arc<CudaEvent>);
+
+/// Bytes copied between the device and pinned memory so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// To the device.
+    pub up: u64,
+    /// From the device.
+    pub down: u64,
+}
+
+impl Device {
+    /// The GPU of this number, from 0 on, with streams of its own.
+    ///
+    /// # Errors
+    /// When there is none that can be used, or it does not start.
+    pub fn open(ordinal: usize) -> Result<Self, DeviceError> {
+        Self::open_within(ordinal, u64::MAX)
+    }
+
+    /// As [`Self::open`], and tensors get at most so many bytes of its memory.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_within(ordinal: usize, bytes: u64) -> Result<Self, DeviceError> {
+        let driver = Driver::of_this_machine()?;
+        driver.require(ordinal)?;
+        let starts = || {
+            let context = context::open(ordinal)?;
+            let compute = context.new_stream()?;
+            Ok((context, compute))
+        };
+        let (context, compute) = starts().map_err(|error| failed("start", error))?;
+        Self::new(driver, context, compute, bytes)
+    }
+
+    /// The GPU on which another library computes on this stream, which becomes the compute stream. From now on memory of the stream's
+    /// context carries no events: the library uses it on this stream alone, or says itself what waits for what.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn beside(compute: Arc<CudaStream>) -> Result<Self, DeviceError> {
+        let driver = Driver::of_this_machine()?;
+        context::without_events(compute.context());
+        Self::new(driver, compute.context().clone(), compute, u64::MAX)
+    }
+
+    fn new(driver: Driver, context: Arc<CudaContext>, compute: Arc<CudaStream>, bytes: u64) -> Result<Self, DeviceError> {
+        let copies = context.new_stream().map_err(|error| failed("start", error))?;
+        Ok(Self(Arc::new(Inner {
+            driver,
+            context,
+            compute,
+            copies,
+            modules: Modules::default(),
+            device_memory: Mutex::new(Account::new(bytes)),
+            pinned_memory: Mutex::new(Account::new(u64::MAX)),
+            up: AtomicU64::new(0),
+            down: AtomicU64::new(0),
+            failure: OnceLock::new(),
+        })))
+    }
+
+    /// What is known of the device's memory: of tensors alone, not of what other libraries have there.
+    #[must_use]
+    pub fn memory(&self) -> MemoryUse {
+        locked(&self.0.device_memory).found()
+    }
+
+    /// What is known of the host's memory that is pinned for the device.
+    #[must_use]
+    pub fn pinned(&self) -> MemoryUse {
+        locked(&self.0.pinned_memory).found()
+    }
+
+    /// Bytes copied so far.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        Traffic {
+            up: self.0.up.load(Ordering::Relaxed),
+            down: self.0.down.load(Ordering::Relaxed),
+        }
+    }
+
+    /// How far `stream` comes with what is enqueued on it so far.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    pub fn record(&self, stream: Stream) -> Result<Moment, DeviceError> {
+        self.call("record a moment", || self.stream(stream).record_event(None))
+            .map(|event| Moment(Arc::new(event)))
+    }
+
+    /// What is enqueued on `stream` from now on waits for `moment`. The host does not.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    pub fn wait(&self, stream: Stream, moment: &Moment) -> Result<(), DeviceError> {
+        self.call("wait for a moment", || self.stream(stream).wait(&moment.0))
+    }
+
+    /// What is enqueued on `stream` from now on waits for all that is enqueued on the other one so far.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    pub fn wait_for_other(&self, stream: Stream) -> Result<(), DeviceError> {
+        self.wait(stream, &self.record(stream.other())?)
+    }
+
+    /// The host waits for all that is enqueued.
+    ///
+    /// # Errors
+    /// When the device has failed, as may be found out only here.
+    pub fn synchronize(&self) -> Result<(), DeviceError> {
+        self.call("finish what was enqueued", || self.0.context.synchronize())
+    }
+
+    /// Kernels are enqueued on this stream.
+    #[must_use]
+    pub const fn on(&self, stream: Stream) -> Enqueue<'_> {
+        Enqueue::new(self, stream)
+    }
+
+    fn stream(&self, stream: Stream) -> &Arc<CudaStream> {
+        match stream {
+            Stream::Compute => &self.0.compute,
+            Stream::Copies => &self.0.copies,
+        }
+    }
+
+    /// Calls the driver, unless a call has failed before.
+    fn call<T>(&self, during: &'static str, call: impl FnOnce() -> Result<T, DriverError>) -> Result<T, DeviceError> {
+        if let Some(failure) = self.0.failure.get() {
+            return Err(failure.clone());
+        }
+        call().map_err(|error| self.0.failure.get_or_init(|| failed(during, error)).clone())
+    }
+
+    /// Calls the driver for memory. That there is none left is no failure.
+    fn allocate<T>(
+        &self,
+        kind: MemoryKind,
+        bytes: usize,
+        call: impl FnOnce() -> Result<T, DriverError>,
+    ) -> Result<(T, Charge), DeviceError> {
+        let asked = bytes as u64;
+        let taken = self.account(kind).take(asked);
+        taken.map_err(|beyond| DeviceError::Memory {
+            kind,
+            asked,
+            held: beyond.held,
+            left: beyond.left,
+        })?;
+        let charge = Charge {
+            device: self.clone(),
+            kind,
+            bytes: asked,
+        };
+        let given = self.call("give memory", || match call() {
+            Ok(memory) => Ok(Some(memory)),
+            Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Ok(None),
+            Err(error) => Err(error),
+        })?;
+        if let Some(memory) = given {
+            return Ok((memory, charge));
+        }
+        charge.refused();
+        let left = match kind {
+            MemoryKind::Device => self.call("tell how much memory is left", || self.0.context.mem_get_info())?.0 as u64,
+            MemoryKind::Pinned => 0,
+        };
+        let held = self.account(kind).found().held;
+        Err(DeviceError::Memory { kind, asked, held, left })
+    }
+
+    fn account(&self, kind: MemoryKind) -> MutexGuard<'_, Account> {
+        locked(match kind {
+            MemoryKind::Device => &self.0.device_memory,
+            MemoryKind::Pinned => &self.0.pinned_memory,
+        })
+    }
+}
+
+impl PartialEq for Device {
+    /// Whether they are clones of one.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Stream {
+    /// The device's other one.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Compute => Self::Copies,
+            Self::Copies => Self::Compute,
+        }
+    }
+}
+
+/// Bytes of an account, given back at its end.
+#[derive(Debug)]
+struct Charge {
+    device: Device,
+    kind: MemoryKind,
+    bytes: u64,
+}
+
+impl Charge {
+    /// They could not be had.
+    fn refused(mut self) {
+        self.device.account(self.kind).refuse(self.bytes);
+        self.bytes = 0;
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.device.account(self.kind).give(self.bytes);
+    }
+}
+
+fn locked(account: &Mutex<Account>) -> MutexGuard<'_, Account> {
+    account.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn failed(during: &'static str, error: DriverError) -> DeviceError {
+    DeviceError::Failed {
+        during,
+        code: error.0 as u32,
+        name: name_of(error),
+    }
+}
+
+/// CUDA's name of an error, and what it says of it.
+fn name_of(error: DriverError) -> String {
+    let text = |found: Result<&CStr, DriverError>| found.map(|text| text.to_string_lossy().into_owned()).ok();
+    match (text(error.error_name()), text(error.error_string())) {
+        (Some(name), Some(words)) => format!("{name}, {words}"),
+        (Some(name), None) => name,
+        (None, _) => "an unknown error".to_owned(),
+    }
+}

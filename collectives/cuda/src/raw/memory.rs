@@ -1,0 +1,188 @@
+//! Bytes in a GPU's memory and in memory of the host that it reaches by itself, and copies between them, each within its bounds. Must not know what
+//! the bytes mean, nor when they are valid: that is for who enqueues.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, CudaEvent, CudaSlice, CudaStream, DevicePtr, DriverError, PinnedHostSlice, result};
+
+/// Bytes in a GPU's memory: allocated here and freed in the order of the stream that they were allocated on, or another library's.
+#[derive(Debug)]
+pub(crate) struct DeviceBytes {
+    address: u64,
+    bytes: usize,
+    /// Frees them. None for what is another library's, and where there are none.
+    _owned: Option<CudaSlice<u8>>,
+}
+
+impl DeviceBytes {
+    /// So many bytes, whatever is in them, valid on `stream` from where it stands.
+    pub(crate) fn allocate(stream: &Arc<CudaStream>, bytes: usize) -> Result<Self, DriverError> {
+        if bytes == 0 {
+            return Ok(Self {
+                address: 0,
+                bytes,
+                _owned: None,
+            });
+        }
+        // SAFETY: a GPU's memory holds no values of Rust's; it is read only as types that all bits are values of.
+        let owned = unsafe { stream.alloc::<u8>(bytes)? };
+        let address = owned.device_ptr(stream).0;
+        Ok(Self {
+            address,
+            bytes,
+            _owned: Some(owned),
+        })
+    }
+
+    /// Another library's.
+    ///
+    /// # Safety
+    /// `bytes` bytes from `address` on are memory of the device that they are used on, for as long as anything that was enqueued uses them.
+    pub(crate) const unsafe fn foreign(address: u64, bytes: usize) -> Self {
+        Self {
+            address,
+            bytes,
+            _owned: None,
+        }
+    }
+
+    /// Where a part of them lies.
+    ///
+    /// # Panics
+    /// When it lies beyond them.
+    pub(crate) fn at(&self, range: &Range<usize>) -> u64 {
+        assert!(
+            range.start <= range.end && range.end <= self.bytes,
+            "expected a part of {} bytes on the device, found {range:?}",
+            self.bytes
+        );
+        self.address + range.start as u64
+    }
+
+    /// Copies `from` to the bytes from `start` on. It has read `from` when it returns.
+    pub(crate) fn copy_from(&mut self, stream: &CudaStream, start: usize, from: &[u8]) -> Result<(), DriverError> {
+        let to = self.at(&(start..start + from.len()));
+        if from.is_empty() {
+            return Ok(());
+        }
+        stream.context().bind_to_thread()?;
+        // SAFETY: the bounds are checked above. `from` is pageable memory, which the driver copies aside before it returns; for pinned memory
+        // there is `copy_up`.
+        unsafe { result::memcpy_htod_async(to, from, stream.cu_stream()) }
+    }
+
+    /// Copies the bytes from `start` on to `to`. It has written them when it returns.
+    pub(crate) fn copy_to(&self, stream: &CudaStream, start: usize, to: &mut [u8]) -> Result<(), DriverError> {
+        let from = self.at(&(start..start + to.len()));
+        if to.is_empty() {
+            return Ok(());
+        }
+        stream.context().bind_to_thread()?;
+        // SAFETY: the bounds are checked above, and nobody else has `to` until the stream has come past the copy.
+        unsafe { result::memcpy_dtoh_async(to, from, stream.cu_stream())? };
+        stream.synchronize()
+    }
+
+    /// All bytes become 0.
+    pub(crate) fn clear(&mut self, stream: &CudaStream) -> Result<(), DriverError> {
+        if self.bytes == 0 {
+            return Ok(());
+        }
+        stream.context().bind_to_thread()?;
+        // SAFETY: they are the bytes of this memory.
+        unsafe { result::memset_d8_async(self.address, 0, self.bytes, stream.cu_stream()) }
+    }
+}
+
+/// Bytes of the host that a GPU reads and writes by itself, while the host goes on. Whoever looks at them waits for that first, and so does who frees
+/// them.
+#[derive(Debug)]
+pub(crate) struct PinnedBytes {
+    memory: PinnedHostSlice<u8>,
+    /// Recorded behind each copy. The memory has an event as well, which the bindings record only where they track all memory.
+    used: CudaEvent,
+}
+
+impl PinnedBytes {
+    /// So many bytes, all 0. Cached by the processor like any other memory.
+    pub(crate) fn allocate(context: &Arc<CudaContext>, bytes: usize) -> Result<Self, DriverError> {
+        let used = context.new_event(None)?;
+        // SAFETY: they are written before anybody reads them. None is not a size that the driver takes.
+        let mut memory = unsafe { context.alloc_pinned_with_flags::<u8>(bytes.max(1), 0)? };
+        memory.as_mut_slice()?.fill(0);
+        Ok(Self { memory, used })
+    }
+
+    /// Waits until no copy uses them.
+    pub(crate) fn read(&self) -> Result<&[u8], DriverError> {
+        self.used.synchronize()?;
+        self.memory.as_slice()
+    }
+
+    /// Waits until no copy uses them.
+    pub(crate) fn write(&mut self) -> Result<&mut [u8], DriverError> {
+        self.used.synchronize()?;
+        self.memory.as_mut_slice()
+    }
+
+    /// Enqueues a copy of `range` to the bytes of `to` from `start` on, behind the copies before it.
+    pub(crate) fn copy_up(
+        &self,
+        stream: &CudaStream,
+        range: Range<usize>,
+        to: &mut DeviceBytes,
+        start: usize,
+    ) -> Result<(), DriverError> {
+        let to = to.at(&(start..start + range.len()));
+        let from = self.address(&range)?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        stream.wait(&self.used)?;
+        // SAFETY: both bounds are checked. Until the event has come the host does not look at the memory, and it is not freed.
+        unsafe { result::memcpy_htod_async(to, std::slice::from_raw_parts(from, range.len()), stream.cu_stream())? };
+        self.used.record(stream)
+    }
+
+    /// Enqueues a copy of the bytes of `from` from `start` on to `range`, behind the copies before it.
+    pub(crate) fn copy_down(
+        &mut self,
+        stream: &CudaStream,
+        from: &DeviceBytes,
+        start: usize,
+        range: Range<usize>,
+    ) -> Result<(), DriverError> {
+        let from = from.at(&(start..start + range.len()));
+        let to = self.address(&range)?.cast_mut();
+        if range.is_empty() {
+            return Ok(());
+        }
+        stream.wait(&self.used)?;
+        // SAFETY: as above.
+        unsafe { result::memcpy_dtoh_async(std::slice::from_raw_parts_mut(to, range.len()), from, stream.cu_stream())? };
+        self.used.record(stream)
+    }
+
+    /// Where a part of them lies, whoever uses it.
+    ///
+    /// # Panics
+    /// When it lies beyond them.
+    fn address(&self, range: &Range<usize>) -> Result<*const u8, DriverError> {
+        let length = self.memory.len();
+        assert!(
+            range.start <= range.end && range.end <= length,
+            "expected a part of {length} pinned bytes, found {range:?}"
+        );
+        // SAFETY: it lies within the memory, as was just checked.
+        Ok(unsafe { self.memory.as_ptr()?.add(range.start) })
+    }
+}
+
+impl Drop for PinnedBytes {
+    fn drop(&mut self) {
+        let waited = self.used.synchronize();
+        // What the context notes, the next call on it says.
+        self.memory.context().record_err(waited);
+    }
+}

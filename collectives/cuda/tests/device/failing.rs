@@ -1,0 +1,180 @@
+//! A device that fails, and calls that do not fit.
+
+use half::bf16;
+use sardana_cuda::device::{Device, DeviceError, DeviceTensor, Stream};
+use sardana_cuda::driver::{Absent, Driver};
+use sardana_cuda::reference::dense::Sizes;
+use sardana_twins::{Count, Planted};
+
+use super::cases::Case;
+use super::staged::four_ranks;
+use super::twin::{driver, ends_well};
+
+#[test]
+fn a_device_that_is_gone_in_the_middle_says_so_from_then_on_and_never_panics() {
+    let Some(driver) = driver() else { return };
+    let case = four_ranks();
+    let shards = case.shards::<f32>();
+    let calls = {
+        let session = driver.begin(1);
+        case.run(&shards, |_, _| {}).unwrap();
+        session.count(Count::Calls)
+    };
+    assert!(calls > 100, "{calls}");
+    for call in (0..calls).step_by(3) {
+        let session = driver.begin(call);
+        session.plant(Planted::DeviceGone, call);
+        let Err(error) = case.run(&shards, |_, _| {}) else {
+            // Gone as the last memory was given back, with the result in hand.
+            assert!(
+                calls - call < 40,
+                "a device that was gone at call {call} of {calls} has given a result"
+            );
+            continue;
+        };
+        assert!(
+            error.to_string().contains("CUDA_ERROR_ILLEGAL_ADDRESS, it is gone (700)"),
+            "{error}"
+        );
+        assert_eq!(session.fault().as_deref(), Some("it is gone"));
+    }
+}
+
+#[test]
+fn the_first_failure_is_what_every_later_call_says() {
+    let Some(driver) = driver() else { return };
+    let session = driver.begin(2);
+    let device = Device::open(0).unwrap();
+    let mut tensor = DeviceTensor::from_slice(&device, Stream::Compute, &[1.0_f32]).unwrap();
+    session.plant(Planted::DeviceGone, 0);
+    let first = device.synchronize().unwrap_err();
+    assert!(
+        matches!(
+            first,
+            DeviceError::Failed {
+                during: "finish what was enqueued",
+                code: 700,
+                ..
+            }
+        ),
+        "{first}"
+    );
+    assert_eq!(tensor.to_vec().unwrap_err(), first);
+    assert_eq!(device.record(Stream::Copies).unwrap_err(), first);
+    assert_eq!(DeviceTensor::<f32>::zeros(&device, Stream::Compute, 1).unwrap_err(), first);
+    assert_eq!(
+        device
+            .on(Stream::Compute)
+            .add::<f32>(&mut tensor.view_mut(), &[])
+            .unwrap_err(),
+        first
+    );
+    // What could not be had is not held.
+    assert_eq!(device.memory().held, 4);
+}
+
+#[test]
+fn a_gpu_that_there_is_not_is_refused() {
+    let Some(driver) = driver() else { return };
+    let session = driver.begin(3);
+    let expected = DeviceError::Absent(Absent::Ordinal { asked: 1, found: 1 });
+    assert_eq!(Device::open(1).unwrap_err(), expected);
+    let found = Driver::of_this_machine().unwrap();
+    assert_eq!((found.devices(), found.version().to_string()), (1, "12.8".to_owned()));
+    ends_well(&session);
+}
+
+#[test]
+fn launches_whose_tensors_do_not_fit_enqueue_nothing() {
+    let Some(driver) = driver() else { return };
+    let session = driver.begin(4);
+    let [device, other] = [(); 2].map(|()| Device::open(0).unwrap());
+    let tensor = |device: &Device, length| DeviceTensor::<f32>::zeros(device, Stream::Compute, length).unwrap();
+    let [mut four, five] = [tensor(&device, 4), tensor(&device, 5)];
+    let mut bytes = DeviceTensor::<u8>::zeros(&device, Stream::Compute, 20).unwrap();
+    let foreign = tensor(&other, 4);
+    let on = device.on(Stream::Compute);
+    let sizes = Sizes {
+        batch: 2,
+        outputs: 2,
+        inputs: 2,
+    };
+    let mut halves = DeviceTensor::<bf16>::zeros(&device, Stream::Compute, 4).unwrap();
+    let large = DeviceTensor::<u8>::unset(&device, Stream::Compute, (1 << 20) + 1).unwrap();
+    let mut hash = DeviceTensor::<u8>::unset(&device, Stream::Compute, 33).unwrap();
+    let refused = [
+        (
+            on.add(&mut four.view_mut(), &[five.view()]),
+            "expected 4 elements for the kernel sum_f32, found 5",
+        ),
+        (
+            on.add(&mut four.view_mut(), &[foreign.view()]),
+            "expected memory of the device that it runs on",
+        ),
+        (on.mean(&mut four.view_mut(), &five.view(), 1.0), "mean_f32"),
+        (on.narrow(&mut halves.view_mut(), &five.view()), "narrow_bf16"),
+        (
+            on.pack(&mut bytes.view_mut(), &[(4, five.view())], false),
+            "a place within 20 bytes",
+        ),
+        (on.pack(&mut bytes.view_mut(), &[(1, four.view())], false), "multiples of 4"),
+        (
+            on.pack(&mut bytes.view_mut(), &[(0, four.view()), (12, five.part(0..1))], true),
+            "a place from 16 on",
+        ),
+        (
+            on.pack(&mut bytes.view_mut(), &[(u64::MAX - 3, four.view())], true),
+            "a place within 20 bytes",
+        ),
+        (
+            on.squares(
+                &mut DeviceTensor::zeros(&device, Stream::Compute, 2).unwrap().view_mut(),
+                &[four.view()],
+                1.0,
+            ),
+            "squares",
+        ),
+        (
+            on.hash_pieces(&mut hash.part_mut(0..32), &[large.view()]),
+            "a piece of at most 1048576 bytes",
+        ),
+        (on.hash_pieces(&mut hash.part_mut(1..33), &[bytes.view()]), "a multiple of 4"),
+        (on.hash_pieces(&mut hash.view_mut(), &[bytes.view()]), "expected 32 elements"),
+        (
+            on.dense_backward_biases(&mut four.view_mut(), &five.view(), sizes),
+            "expected 2 elements",
+        ),
+        (
+            on.dense_forward(&mut four.view_mut(), [&five.view(), &five.view(), &five.view()], sizes),
+            "dense_forward",
+        ),
+    ];
+    for (result, words) in refused {
+        let error = result.unwrap_err();
+        assert!(
+            matches!(error, DeviceError::Launch { .. }) && error.to_string().contains(words),
+            "{error}"
+        );
+    }
+    assert_eq!(session.count(Count::Launches), 0);
+    drop((four, five, bytes, foreign, halves, large, hash, device, other));
+    ends_well(&session);
+}
+
+#[test]
+fn a_sum_for_which_there_is_no_memory_is_refused_with_its_size() {
+    let Some(driver) = driver() else { return };
+    let session = driver.begin(5);
+    session.room(300);
+    let case = Case {
+        elements: 100,
+        chunk: 10,
+        ..four_ranks()
+    };
+    let error = case.run(&case.shards::<f32>(), |_, _| {}).unwrap_err();
+    assert!(
+        error.to_string().contains("expected 400 bytes of the GPU's memory"),
+        "{error}"
+    );
+    ends_well(&session);
+}

@@ -1,0 +1,16 @@
+//! The device layer on the twin driver: real calls of CUDA's interface, carried out by the host in any order that streams and events allow. Where there
+//! is no C++ compiler, each test says that it is skipped.
+
+#![cfg(feature = "cuda")]
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+mod cases;
+mod failing;
+mod launches;
+mod memory;
+#[path = "../kernels/numbers.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod numbers;
+mod planted;
+mod staged;
+mod twin;

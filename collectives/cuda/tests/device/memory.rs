@@ -1,0 +1,178 @@
+//! Memory of a device and of the host: what is in it, what it costs, and who frees it.
+
+use sardana_cuda::device::{Device, DeviceError, DeviceTensor, MemoryKind, MemoryUse, Pinned, Stream};
+use sardana_twins::Left;
+
+use super::twin::{driver, ends_well};
+
+#[test]
+fn what_is_put_on_the_device_comes_back() {
+    let Some(driver) = driver() else { return };
+    for seed in 0..8 {
+        let session = driver.begin(seed);
+        let device = Device::open(0).unwrap();
+        for home in [Stream::Compute, Stream::Copies] {
+            let tensor = DeviceTensor::from_slice(&device, home, &[1.5_f32, f32::NEG_INFINITY, -0.0]).unwrap();
+            assert_eq!((tensor.len(), tensor.is_empty()), (3, false));
+            let found: Vec<u32> = tensor.to_vec().unwrap().into_iter().map(f32::to_bits).collect();
+            assert_eq!(found, [1.5_f32, f32::NEG_INFINITY, -0.0].map(f32::to_bits));
+            assert_eq!(
+                DeviceTensor::<u64>::zeros(&device, home, 5).unwrap().to_vec().unwrap(),
+                [0; 5]
+            );
+            let empty = DeviceTensor::<f64>::from_slice(&device, home, &[]).unwrap();
+            assert!(empty.is_empty() && empty.to_vec().unwrap().is_empty());
+            assert!(
+                DeviceTensor::<u8>::zeros(&device, home, 0)
+                    .unwrap()
+                    .to_vec()
+                    .unwrap()
+                    .is_empty()
+            );
+        }
+        drop(device);
+        ends_well(&session);
+    }
+}
+
+#[test]
+fn pinned_memory_goes_up_and_down_in_parts() {
+    let Some(driver) = driver() else { return };
+    for seed in 0..20 {
+        let session = driver.begin(seed);
+        let device = Device::open(0).unwrap();
+        let mut memory = Pinned::<u32>::zeros(&device, 6).unwrap();
+        assert_eq!(
+            (memory.len(), memory.is_empty(), memory.read().unwrap()),
+            (6, false, &[0_u32; 6][..])
+        );
+        memory.write().unwrap().copy_from_slice(&[1, 2, 3, 4, 5, 6]);
+        let mut tensor = DeviceTensor::<u32>::zeros(&device, Stream::Copies, 4).unwrap();
+        memory.copy_up(Stream::Copies, 2..5, &mut tensor, 1).unwrap();
+        // Behind the copy up, whatever stream it is on.
+        device.wait_for_other(Stream::Compute).unwrap();
+        memory.copy_down(Stream::Compute, &tensor, 0, 0..4).unwrap();
+        assert_eq!(memory.read().unwrap(), [0, 3, 4, 5, 5, 6]);
+        let traffic = device.traffic();
+        assert_eq!((traffic.up, traffic.down), (12, 16));
+        drop((tensor, memory, device));
+        ends_well(&session);
+    }
+}
+
+#[test]
+fn memory_is_counted_and_what_is_beyond_the_limit_is_refused() {
+    let Some(driver) = driver() else { return };
+    let session = driver.begin(1);
+    let device = Device::open_within(0, 1_000).unwrap();
+    let first = DeviceTensor::<f32>::unset(&device, Stream::Compute, 200).unwrap();
+    let refused = DeviceTensor::<f32>::unset(&device, Stream::Compute, 51).unwrap_err();
+    let expected = DeviceError::Memory {
+        kind: MemoryKind::Device,
+        asked: 204,
+        held: 800,
+        left: 200,
+    };
+    assert_eq!(refused, expected);
+    assert!(
+        refused
+            .to_string()
+            .starts_with("expected 204 bytes of the GPU's memory, found that 800 are held and 200 are left")
+    );
+    drop(first);
+    let second = DeviceTensor::<u8>::unset(&device, Stream::Compute, 1_000).unwrap();
+    let found = MemoryUse {
+        held: 1_000,
+        peak: 1_000,
+        asked: 2_004,
+        refused: 1,
+        refused_bytes: 204,
+    };
+    assert_eq!(device.memory(), found);
+    let pinned = Pinned::<u8>::zeros(&device, 7).unwrap();
+    assert_eq!((device.pinned().held, device.pinned().peak), (7, 7));
+    // A length that no memory has.
+    let beyond = DeviceTensor::<f64>::unset(&device, Stream::Compute, usize::MAX).unwrap_err();
+    assert!(matches!(beyond, DeviceError::Memory { asked: u64::MAX, .. }));
+    drop((second, pinned));
+    assert_eq!((device.memory().held, device.pinned().held), (0, 0));
+    drop(device);
+    ends_well(&session);
+}
+
+#[test]
+fn a_device_that_is_full_says_so_and_is_of_use_afterwards() {
+    let Some(driver) = driver() else { return };
+    let session = driver.begin(2);
+    session.room(1_000);
+    let device = Device::open(0).unwrap();
+    let first = DeviceTensor::<u8>::zeros(&device, Stream::Compute, 700).unwrap();
+    let refused = DeviceTensor::<u8>::zeros(&device, Stream::Compute, 400).unwrap_err();
+    let expected = DeviceError::Memory {
+        kind: MemoryKind::Device,
+        asked: 400,
+        held: 700,
+        left: 300,
+    };
+    assert_eq!(refused, expected);
+    assert_eq!((device.memory().held, device.memory().refused), (700, 1));
+    assert_eq!(first.to_vec().unwrap(), [0; 700]);
+    drop((first, device));
+    ends_well(&session);
+}
+
+#[test]
+fn what_is_not_given_back_is_counted() {
+    let Some(driver) = driver() else { return };
+    let session = driver.begin(3);
+    let device = Device::open(0).unwrap();
+    let tensor = DeviceTensor::from_slice(&device, Stream::Compute, &[1_u8]).unwrap();
+    device.synchronize().unwrap();
+    assert_eq!(
+        session.left(),
+        Left {
+            buffers: 1,
+            streams: 2,
+            contexts: 1,
+            ..Left::default()
+        }
+    );
+    let clone = device.clone();
+    assert!(clone == device && clone != Device::open(0).unwrap());
+    drop((tensor, device, clone));
+    ends_well(&session);
+}
+
+#[test]
+fn memory_of_another_library_is_used_and_not_freed() {
+    let Some(driver) = driver() else { return };
+    let session = driver.begin(4);
+    let device = Device::open(0).unwrap();
+    let owner = DeviceTensor::from_slice(&device, Stream::Compute, &[1.0_f32, 2.0, 3.0]).unwrap();
+    let held = device.memory().held;
+    let address = owner.part(1..3).address();
+    #[expect(unsafe_code, reason = "what another library promises")]
+    // SAFETY: the owner has two elements from there on, and outlives this.
+    let mut own = unsafe { DeviceTensor::<f32>::from_raw(&device, Stream::Compute, address, 2) };
+    let shard = DeviceTensor::from_slice(&device, Stream::Compute, &[10.0_f32, 20.0]).unwrap();
+    device.on(Stream::Compute).add(&mut own.view_mut(), &[shard.view()]).unwrap();
+    assert_eq!(device.memory().held, held + 8);
+    drop((own, shard));
+    assert_eq!(owner.to_vec().unwrap(), [1.0, 12.0, 23.0]);
+    drop((owner, device));
+    ends_well(&session);
+}
+
+#[test]
+fn a_stream_of_another_library_becomes_that_of_computing() {
+    let Some(driver) = driver() else { return };
+    let session = driver.begin(6);
+    let context = cudarc::driver::CudaContext::new(0).unwrap();
+    let stream = context.new_stream().unwrap();
+    let device = Device::beside(stream).unwrap();
+    assert!(!context.is_event_tracking());
+    let tensor = DeviceTensor::from_slice(&device, Stream::Compute, &[7_u32]).unwrap();
+    assert_eq!(tensor.to_vec().unwrap(), [7]);
+    drop((tensor, device, context));
+    ends_well(&session);
+}
