@@ -9,11 +9,14 @@ use super::*;
 type Terms = Vec<usize>;
 const CAME: usize = usize::MAX;
 
+/// What is in a slot: of which elements, whether it came down, and what each is made of.
+type Slot = (Range<usize>, bool, Vec<Terms>);
+
 /// A device as far as a plan can tell. Whatever must not be is an error.
 #[derive(Default)]
 struct Model {
     sum: Vec<Terms>,
-    slots: Vec<Option<(Range<usize>, bool, Vec<Terms>)>>,
+    slots: Vec<Option<Slot>>,
     awaited: Vec<usize>,
     delivered: Vec<Terms>,
     released: bool,

@@ -35,6 +35,9 @@ pub(crate) struct Given<T> {
     pub(crate) visit: Visit,
 }
 
+/// Makes a plan wrong.
+pub(crate) type Wrong = fn(&mut Vec<Step>);
+
 pub(crate) type Result<T> = std::result::Result<T, StagedError<Infallible>>;
 
 impl Case {

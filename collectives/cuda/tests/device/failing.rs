@@ -84,72 +84,29 @@ fn a_gpu_that_there_is_not_is_refused() {
     ends_well(&session);
 }
 
-#[test]
-fn launches_whose_tensors_do_not_fit_enqueue_nothing() {
+/// Tensors on a device, and one on another.
+struct Tensors {
+    device: Device,
+    four: DeviceTensor<f32>,
+    five: DeviceTensor<f32>,
+    bytes: DeviceTensor<u8>,
+    elsewhere: DeviceTensor<f32>,
+}
+
+/// Each of these calls is refused in these words, and nothing is enqueued.
+fn are_refused(calls: impl Fn(&mut Tensors) -> Vec<(Result<(), DeviceError>, &'static str)>) {
     let Some(driver) = driver() else { return };
     let session = driver.begin(4);
     let [device, other] = [(); 2].map(|()| Device::open(0).unwrap());
     let tensor = |device: &Device, length| DeviceTensor::<f32>::zeros(device, Stream::Compute, length).unwrap();
-    let [mut four, five] = [tensor(&device, 4), tensor(&device, 5)];
-    let mut bytes = DeviceTensor::<u8>::zeros(&device, Stream::Compute, 20).unwrap();
-    let foreign = tensor(&other, 4);
-    let on = device.on(Stream::Compute);
-    let sizes = Sizes {
-        batch: 2,
-        outputs: 2,
-        inputs: 2,
+    let mut tensors = Tensors {
+        four: tensor(&device, 4),
+        five: tensor(&device, 5),
+        bytes: DeviceTensor::zeros(&device, Stream::Compute, 20).unwrap(),
+        elsewhere: tensor(&other, 4),
+        device,
     };
-    let mut halves = DeviceTensor::<bf16>::zeros(&device, Stream::Compute, 4).unwrap();
-    let large = DeviceTensor::<u8>::unset(&device, Stream::Compute, (1 << 20) + 1).unwrap();
-    let mut hash = DeviceTensor::<u8>::unset(&device, Stream::Compute, 33).unwrap();
-    let refused = [
-        (
-            on.add(&mut four.view_mut(), &[five.view()]),
-            "expected 4 elements for the kernel sum_f32, found 5",
-        ),
-        (
-            on.add(&mut four.view_mut(), &[foreign.view()]),
-            "expected memory of the device that it runs on",
-        ),
-        (on.mean(&mut four.view_mut(), &five.view(), 1.0), "mean_f32"),
-        (on.narrow(&mut halves.view_mut(), &five.view()), "narrow_bf16"),
-        (
-            on.pack(&mut bytes.view_mut(), &[(4, five.view())], false),
-            "a place within 20 bytes",
-        ),
-        (on.pack(&mut bytes.view_mut(), &[(1, four.view())], false), "multiples of 4"),
-        (
-            on.pack(&mut bytes.view_mut(), &[(0, four.view()), (12, five.part(0..1))], true),
-            "a place from 16 on",
-        ),
-        (
-            on.pack(&mut bytes.view_mut(), &[(u64::MAX - 3, four.view())], true),
-            "a place within 20 bytes",
-        ),
-        (
-            on.squares(
-                &mut DeviceTensor::zeros(&device, Stream::Compute, 2).unwrap().view_mut(),
-                &[four.view()],
-                1.0,
-            ),
-            "squares",
-        ),
-        (
-            on.hash_pieces(&mut hash.part_mut(0..32), &[large.view()]),
-            "a piece of at most 1048576 bytes",
-        ),
-        (on.hash_pieces(&mut hash.part_mut(1..33), &[bytes.view()]), "a multiple of 4"),
-        (on.hash_pieces(&mut hash.view_mut(), &[bytes.view()]), "expected 32 elements"),
-        (
-            on.dense_backward_biases(&mut four.view_mut(), &five.view(), sizes),
-            "expected 2 elements",
-        ),
-        (
-            on.dense_forward(&mut four.view_mut(), [&five.view(), &five.view(), &five.view()], sizes),
-            "dense_forward",
-        ),
-    ];
-    for (result, words) in refused {
+    for (result, words) in calls(&mut tensors) {
         let error = result.unwrap_err();
         assert!(
             matches!(error, DeviceError::Launch { .. }) && error.to_string().contains(words),
@@ -157,8 +114,113 @@ fn launches_whose_tensors_do_not_fit_enqueue_nothing() {
         );
     }
     assert_eq!(session.count(Count::Launches), 0);
-    drop((four, five, bytes, foreign, halves, large, hash, device, other));
+    drop((tensors, other));
     ends_well(&session);
+}
+
+#[test]
+fn sums_and_conversions_of_other_lengths_or_devices_are_refused() {
+    are_refused(
+        |Tensors {
+             device,
+             four,
+             five,
+             elsewhere,
+             ..
+         }| {
+            let on = device.on(Stream::Compute);
+            let mut halves = DeviceTensor::<bf16>::zeros(device, Stream::Compute, 4).unwrap();
+            vec![
+                (
+                    on.add(&mut four.view_mut(), &[five.view()]),
+                    "expected 4 elements for the kernel sum_f32, found 5",
+                ),
+                (
+                    on.add(&mut four.view_mut(), &[elsewhere.view()]),
+                    "expected memory of the device that it runs on",
+                ),
+                (on.mean(&mut four.view_mut(), &five.view(), 1.0), "mean_f32"),
+                (on.narrow(&mut halves.view_mut(), &five.view()), "narrow_bf16"),
+            ]
+        },
+    );
+}
+
+#[test]
+fn tables_of_tensors_that_have_no_place_are_refused() {
+    are_refused(
+        |Tensors {
+             device,
+             four,
+             five,
+             bytes,
+             ..
+         }| {
+            let on = device.on(Stream::Compute);
+            let large = DeviceTensor::<u8>::unset(device, Stream::Compute, (1 << 20) + 1).unwrap();
+            let mut hash = DeviceTensor::<u8>::unset(device, Stream::Compute, 33).unwrap();
+            let mut norms = DeviceTensor::unset(device, Stream::Compute, 2).unwrap();
+            vec![
+                (
+                    on.pack(&mut bytes.view_mut(), &[(4, five.view())], false),
+                    "a place within 20 bytes",
+                ),
+                (on.pack(&mut bytes.view_mut(), &[(1, four.view())], false), "multiples of 4"),
+                (
+                    on.pack(&mut bytes.view_mut(), &[(0, four.view()), (12, five.part(0..1))], true),
+                    "a place from 16 on",
+                ),
+                (
+                    on.pack(&mut bytes.view_mut(), &[(u64::MAX - 3, four.view())], true),
+                    "a place within 20 bytes",
+                ),
+                (on.squares(&mut norms.view_mut(), &[four.view()], 1.0), "squares"),
+                (
+                    on.hash_pieces(&mut hash.part_mut(0..32), &[large.view()]),
+                    "a piece of at most 1048576 bytes",
+                ),
+                (on.hash_pieces(&mut hash.part_mut(1..33), &[bytes.view()]), "a multiple of 4"),
+                (on.hash_pieces(&mut hash.view_mut(), &[bytes.view()]), "expected 32 elements"),
+            ]
+        },
+    );
+}
+
+#[test]
+fn layers_of_other_shapes_are_refused() {
+    are_refused(|Tensors { device, four, five, .. }| {
+        let on = device.on(Stream::Compute);
+        let sizes = Sizes {
+            batch: 2,
+            outputs: 2,
+            inputs: 2,
+        };
+        let rows = Sizes {
+            batch: 1 << 30,
+            outputs: 0,
+            ..sizes
+        };
+        let none = [five.part(0..0), five.part(0..0)];
+        let mut short = DeviceTensor::unset(device, Stream::Compute, 0).unwrap();
+        vec![
+            (
+                on.dense_backward_biases(&mut four.view_mut(), &five.view(), sizes),
+                "expected 2 elements",
+            ),
+            (
+                on.dense_forward(&mut four.view_mut(), [&five.view(), &five.view(), &five.view()], sizes),
+                "dense_forward",
+            ),
+            (
+                on.dense_backward_inputs(&mut short.view_mut(), [&none[0], &none[1]], rows),
+                "expected 2147483648 elements",
+            ),
+            (
+                on.dense_forward(&mut four.view_mut(), [&five.view(); 3], Sizes { batch: 1 << 40, ..sizes }),
+                "sizes below 2^32",
+            ),
+        ]
+    });
 }
 
 #[test]

@@ -5,7 +5,7 @@ use sardana_cuda::staged::Place::{Device as Kept, Spilled};
 use sardana_cuda::staged::{Place, Step};
 use sardana_twins::{Count, Planted, Session};
 
-use super::cases::Case;
+use super::cases::{Case, Wrong};
 use super::twin::driver;
 
 /// Orders of streams in which each fault is looked for.
@@ -121,7 +121,7 @@ fn place(steps: &[Step], is: impl Fn(&Step) -> bool) -> usize {
 #[test]
 fn plans_that_are_wrong_are_found() {
     let Some(driver) = driver() else { return };
-    let wrong: [(&str, fn(&mut Vec<Step>)); 7] = [
+    let wrong: [(&str, Wrong); 7] = [
         ("a shard is added twice", |steps| {
             let at = place(steps, |step| matches!(step, Step::Add { .. }));
             steps.insert(at, steps[at].clone());

@@ -6,7 +6,7 @@ use sardana_cuda::staged::StagedError;
 use sardana_cuda::staged::{Place, Shard, Staged, Step, places};
 use sardana_twins::{Count, Session};
 
-use super::cases::Case;
+use super::cases::{Case, Wrong};
 use super::numbers::Any;
 use super::twin::{driver, ends_well};
 
@@ -98,7 +98,7 @@ fn a_plan_for_other_shards_slots_or_elements_is_refused() {
     let Some(driver) = driver() else { return };
     let session = driver.begin(5);
     let case = four_ranks();
-    let wrong: [(&str, fn(&mut Vec<Step>)); 5] = [
+    let wrong: [(&str, Wrong); 5] = [
         ("3 shards", |steps| {
             steps.push(Step::Add {
                 range: 0..1,
