@@ -157,6 +157,14 @@ impl Compiler {
 }
 
 impl Driver {
+    /// The functions of CUDA's driver that it has, and no others: a program that calls another one finds it missing.
+    #[must_use]
+    pub fn functions() -> Vec<&'static str> {
+        let lines = include_str!("../host/driver/api.cc").lines();
+        let declared = lines.filter_map(|line| line.strip_prefix("API int ")?.split('(').next());
+        declared.collect()
+    }
+
     /// The folder in which `libcuda.so` lies.
     #[must_use]
     pub fn folder(&self) -> &Path {

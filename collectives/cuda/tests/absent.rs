@@ -7,7 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sardana_cuda::driver::{Absent, Driver};
+use sardana_cuda::driver::{Absent, Driver, FUNCTIONS, OLDEST, Version};
+use sardana_twins::Compiler;
 
 /// Set in the processes that only ask.
 const ASK: &str = "SARDANA_TEST_ASKS";
@@ -30,10 +31,10 @@ fn asks() {
     }
 }
 
-/// What a process says whose loader looks into `folder` first.
-fn said(folder: &Path) -> String {
+/// What a process says whose loader looks into `folder` first, with these variables besides.
+fn said_with(folder: &Path, variables: &[(&str, &str)]) -> String {
     let mut asks = Command::new(std::env::current_exe().unwrap());
-    asks.args(["--exact", "asks", "--nocapture"]);
+    asks.args(["--exact", "asks", "--nocapture"]).envs(variables.iter().copied());
     let output = asks.env(ASK, "1").env("LD_LIBRARY_PATH", folder).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
@@ -44,6 +45,10 @@ fn said(folder: &Path) -> String {
         .next()
         .unwrap()
         .to_owned()
+}
+
+fn said(folder: &Path) -> String {
+    said_with(folder, &[])
 }
 
 /// The file of a library that this process has open, whatever its folder is called here.
@@ -97,4 +102,49 @@ fn a_library_without_the_drivers_functions_is_told_by_the_first_that_it_lacks() 
         words.starts_with("expected cuCtxGetCurrent in the NVIDIA driver's library libcuda.so, which lacks it"),
         "{words}"
     );
+}
+
+#[test]
+fn a_driver_that_is_there_says_how_many_gpus_it_shows_or_why_it_does_not_start() {
+    let Some(compiler) = Compiler::find() else {
+        return println!("skipped: no C++ compiler is installed, or the variable CXX names none");
+    };
+    let driver = compiler.driver(&[]).unwrap();
+    let says = |variables: &[(&str, &str)]| said_with(driver.folder(), variables);
+    assert_eq!(says(&[]), "1 devices");
+    assert_eq!(says(&[("TWIN_DEVICES", "8")]), "8 devices");
+    for none in [("TWIN_DEVICES", "0"), ("TWIN_INIT", "100")] {
+        assert_eq!(says(&[none]), Absent::NoDevice.to_string());
+    }
+    let refused = |code, name: &str| Absent::Refused {
+        code,
+        name: name.to_owned(),
+    };
+    let mismatch = refused(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH");
+    assert_eq!(says(&[("TWIN_INIT", "803")]), mismatch.to_string());
+    assert_eq!(says(&[("TWIN_INIT", "12345")]), refused(12_345, "unknown").to_string());
+    let old = Absent::Old {
+        found: Version { major: 12, minor: 4 },
+    };
+    assert_eq!(says(&[("TWIN_VERSION", "12040")]), old.to_string());
+}
+
+#[test]
+fn the_functions_that_are_looked_for_are_those_that_are_called() {
+    // The twin has these alone, and the other tests call all of the device layer on it: the bindings would end them with a panic at one that it lacks.
+    let mut functions = sardana_twins::Driver::functions();
+    functions.retain(|function| *function != "cuFuncGetParamInfo");
+    functions.sort_unstable();
+    let mut expected = FUNCTIONS;
+    expected.sort_unstable();
+    assert_eq!(functions, expected);
+}
+
+#[test]
+fn the_oldest_driver_is_the_first_that_reads_the_kernels() {
+    // CUDA 12.8 brought version 8.7 of PTX.
+    for module in sardana_cuda::kernels::Module::ALL {
+        assert!(module.ptx().contains(".version 8.7\n"), "{}", module.name());
+    }
+    assert_eq!(OLDEST, Version { major: 12, minor: 8 });
 }
