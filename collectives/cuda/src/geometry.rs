@@ -28,8 +28,9 @@ const ACROSS: u32 = 16;
 const MOST_ALONG_X: u32 = i32::MAX as u32;
 const MOST_ALONG_Y: u32 = 65_535;
 
-/// For `length` elements, of any kernel that says nothing else: `sum_*`, `narrow_*`, `widen_*`, `mean_*`, updates, `dense_backward_biases`. These may
-/// have any other geometry, too; `sum_f32x4` has enough of it with a quarter of its elements. None where there is nothing to do.
+/// For `length` elements, of any kernel that says nothing else: `sum_*`, `narrow_*`, `widen_*`, `mean_*`, updates, `dense_backward_biases`,
+/// `rectify*`, `distances`, `hits` (a row each). These may have any other geometry, too; `sum_f32x4` has enough of it with a quarter of its
+/// elements. None where there is nothing to do.
 #[must_use]
 pub fn elements(length: u64) -> Option<Geometry> {
     of(length.div_ceil(THREADS.into()).min(MOST_BLOCKS), THREADS)

@@ -19,11 +19,13 @@ pub enum Module {
     Hashes,
     /// Dense layers.
     Dense,
+    /// What lies between layers and behind them.
+    Pointwise,
 }
 
 impl Module {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Sums,
         Self::Halves,
         Self::Tensors,
@@ -31,6 +33,7 @@ impl Module {
         Self::Norms,
         Self::Hashes,
         Self::Dense,
+        Self::Pointwise,
     ];
 
     /// The name of its file, in `kernels/` with the extension `cu` and in `ptx/` with `ptx`.
@@ -44,6 +47,7 @@ impl Module {
             Self::Norms => "norms",
             Self::Hashes => "hashes",
             Self::Dense => "dense",
+            Self::Pointwise => "pointwise",
         }
     }
 
@@ -58,6 +62,7 @@ impl Module {
             Self::Norms => include_str!("../ptx/norms.ptx"),
             Self::Hashes => include_str!("../ptx/hashes.ptx"),
             Self::Dense => include_str!("../ptx/dense.ptx"),
+            Self::Pointwise => include_str!("../ptx/pointwise.ptx"),
         }
     }
 
@@ -65,6 +70,16 @@ impl Module {
     pub fn kernels(self) -> impl Iterator<Item = &'static Kernel> {
         ALL.iter().filter(move |kernel| kernel.module == self)
     }
+}
+
+/// The BLAKE3 hash of all that devices load.
+#[must_use]
+pub fn digest() -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_derive_key("sardana kernels v1");
+    for module in Module::ALL {
+        hasher.update(blake3::hash(module.ptx().as_bytes()).as_bytes());
+    }
+    hasher.finalize().into()
 }
 
 /// The type of a parameter.
@@ -183,4 +198,12 @@ kernels! {
     DENSE_BACKWARD_WEIGHTS = Dense dense_backward_weights(dw: Address, dy: Address, x: Address, batch: U32, outputs: U32, inputs: U32);
     /// [`dense::backward_biases`](crate::reference::dense::backward_biases).
     DENSE_BACKWARD_BIASES = Dense dense_backward_biases(db: Address, dy: Address, batch: U32, outputs: U32);
+    /// [`pointwise::rectify`](crate::reference::pointwise::rectify). `out` may be `values`.
+    RECTIFY = Pointwise rectify(out: Address, values: Address, length: U64);
+    /// [`pointwise::rectify_backward`](crate::reference::pointwise::rectify_backward). `out` may be `gradients`.
+    RECTIFY_BACKWARD = Pointwise rectify_backward(out: Address, gradients: Address, rectified: Address, length: U64);
+    /// [`pointwise::distances`](crate::reference::pointwise::distances). `out` may be `scores`; labels are u32.
+    DISTANCES = Pointwise distances(out: Address, scores: Address, labels: Address, rows: U32, classes: U32);
+    /// [`pointwise::hits`](crate::reference::pointwise::hits). `out` and labels are u32; there is at least one class.
+    HITS = Pointwise hits(out: Address, scores: Address, labels: Address, rows: U32, classes: U32);
 }

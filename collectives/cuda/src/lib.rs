@@ -1,5 +1,5 @@
-//! Sardana's arithmetic on CUDA devices: sums of shards, tensors packed into gradients, means, updates, conversions, norms, hashes and dense layers, as
-//! kernels whose bits are those of plain Rust. Knows no device: what is here is text, and what that text must compute.
+//! Sardana's arithmetic on CUDA devices: sums of shards, tensors packed into gradients, means, updates, conversions, norms, hashes, dense layers and what
+//! lies between them, as kernels whose bits are those of plain Rust. Knows no device: what is here is text, and what that text must compute.
 //!
 //! - [`kernels`]: each kernel by name, the PTX that it is in, and its parameters; [`parameters`]: those of them that are structures, and the rows of
 //!   the tables that kernels read; [`geometry`]: how many blocks and threads each needs.

@@ -7,6 +7,7 @@
 
 mod account;
 mod error;
+mod identity;
 mod launches;
 mod loaded;
 mod pinned;

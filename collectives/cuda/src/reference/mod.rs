@@ -7,6 +7,7 @@ pub mod dense;
 pub mod halves;
 pub mod hashes;
 pub mod norms;
+pub mod pointwise;
 pub mod sums;
 pub mod tensors;
 pub mod updates;

@@ -240,3 +240,27 @@ fn a_sum_for_which_there_is_no_memory_is_refused_with_its_size() {
     );
     ends_well(&session);
 }
+
+#[test]
+fn scores_that_are_no_rows_for_their_labels_are_refused() {
+    are_refused(|Tensors { device, four, five, .. }| {
+        let on = device.on(Stream::Compute);
+        let labels = |count| DeviceTensor::<u32>::zeros(device, Stream::Compute, count).unwrap();
+        let (mut out, two, none) = (labels(3), labels(2), labels(0));
+        vec![
+            (
+                on.distances(&mut five.view_mut(), &two.view()),
+                "expected a row of scores for each label for the kernel distances, found 5 scores for 2 labels",
+            ),
+            (on.distances(&mut four.view_mut(), &none.view()), "4 scores for 0 labels"),
+            (
+                on.hits(&mut out.view_mut(), &four.view(), &two.view()),
+                "expected 2 elements for the kernel hits, found 3",
+            ),
+            (
+                on.rectify_backward(&mut four.view_mut(), &five.view()),
+                "expected 5 elements for the kernel rectify_backward, found 4",
+            ),
+        ]
+    });
+}

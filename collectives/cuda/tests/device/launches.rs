@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use sardana_cuda::device::{Device, DeviceTensor, Element, Float, Stream, Summed};
 use sardana_cuda::parameters::{Adam, Descent};
-use sardana_cuda::reference::{dense, halves, hashes, norms, sums, tensors, updates};
+use sardana_cuda::reference::{dense, halves, hashes, norms, pointwise, sums, tensors, updates};
 
 use super::numbers::{Any, Numbers};
 use super::twin::{driver, ends_well};
@@ -300,5 +300,27 @@ fn dense_layers_forward_and_backward() {
         same(&dx, &dense::backward_inputs(&dy, &w, sizes));
         same(&dw, &dense::backward_weights(&dy, &x, sizes));
         same(&db, &dense::backward_biases(&dy, sizes));
+    });
+}
+
+#[test]
+fn rectifiers_and_labels() {
+    each(|device, stream, numbers| {
+        let [scores, gradients] = [(); 2].map(|()| numbers.near(7 * 10));
+        let labels: Vec<u32> = (0..7).map(|_| numbers.below(10) as u32).collect();
+        let own_labels = DeviceTensor::from_slice(device, stream, &labels).unwrap();
+        let tensor = |values: &[f32]| DeviceTensor::from_slice(device, stream, values).unwrap();
+        let (mut rectified, mut passed, mut away) = (tensor(&scores), tensor(&gradients), tensor(&scores));
+        let mut hit = DeviceTensor::unset(device, stream, 7).unwrap();
+        let on = device.on(stream);
+        on.rectify(&mut rectified.view_mut()).unwrap();
+        on.rectify_backward(&mut passed.view_mut(), &rectified.view()).unwrap();
+        on.hits(&mut hit.view_mut(), &away.view(), &own_labels.view()).unwrap();
+        on.distances(&mut away.view_mut(), &own_labels.view()).unwrap();
+        let expected = pointwise::rectify(&scores);
+        same(&passed, &pointwise::rectify_backward(&gradients, &expected));
+        same(&rectified, &expected);
+        same(&hit, &pointwise::hits(&scores, &labels, 10));
+        same(&away, &pointwise::distances(&scores, &labels, 10));
     });
 }

@@ -7,6 +7,7 @@ mod hashes;
 mod norms;
 mod numbers;
 mod planted;
+mod pointwise;
 mod sums;
 mod table;
 mod tensors;

@@ -6,7 +6,7 @@ use sardana_cuda::kernels::Module;
 use sardana_twins::{CompileError, Twin};
 
 use crate::twin::{Found, SEEDS, compiler, source};
-use crate::{dense, halves, hashes, norms, sums, tensors, updates};
+use crate::{dense, halves, hashes, norms, pointwise, sums, tensors, updates};
 
 /// How a fault shows.
 #[derive(Clone, Copy, Debug)]
@@ -271,6 +271,44 @@ const BLOCKS: &[Planted] = &[
     ),
 ];
 
+const BETWEEN_LAYERS: &[Planted] = &[
+    (
+        "a rectifier that keeps the zero's sign",
+        Module::Pointwise,
+        "value <= 0.0f ? 0.0f : value",
+        "value < 0.0f ? 0.0f : value",
+        Bits,
+    ),
+    (
+        "a gradient that passes at zero",
+        Module::Pointwise,
+        "rectified[i] > 0.0f ?",
+        "rectified[i] >= 0.0f ?",
+        Bits,
+    ),
+    (
+        "a label of another row",
+        Module::Pointwise,
+        "labels[i / classes] ? 1.0f",
+        "labels[i % rows] ? 1.0f",
+        Bits,
+    ),
+    (
+        "the last of equal scores",
+        Module::Pointwise,
+        "own[one] > own[largest]",
+        "own[one] >= own[largest]",
+        Bits,
+    ),
+    (
+        "a class too many",
+        Module::Pointwise,
+        "one < classes; ++one",
+        "one <= classes; ++one",
+        Fault("outside of every buffer"),
+    ),
+];
+
 impl fmt::Display for Shows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -290,6 +328,7 @@ fn check(module: Module, twin: &Twin, seed: u64) -> Result<(), Found> {
         Module::Norms => norms::check(twin, seed),
         Module::Hashes => hashes::check(twin, seed),
         Module::Dense => dense::check(twin, seed),
+        Module::Pointwise => pointwise::check(twin, seed),
     }
 }
 
@@ -339,4 +378,9 @@ fn faults_in_what_is_done_element_by_element_are_found() {
 #[test]
 fn faults_in_what_a_block_does_together_are_found() {
     all_are_found(BLOCKS);
+}
+
+#[test]
+fn faults_between_layers_are_found() {
+    all_are_found(BETWEEN_LAYERS);
 }

@@ -1,6 +1,7 @@
 //! Kernels on a stream: each with tensors of the types and lengths that it takes, compared before anything is enqueued. Must not know why.
 
 mod dense;
+mod pointwise;
 mod sums;
 mod tables;
 mod updates;
