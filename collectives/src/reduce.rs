@@ -66,6 +66,16 @@ pub fn sum_into(layout: &Layout, range: Range<usize>, out: &mut [u8], terms: &mu
     first.copy_to(&mut out[written..]);
 }
 
+/// The instructions that these loops use on this processor.
+#[multiversion::multiversion(targets("x86_64+avx2"))]
+#[must_use]
+pub fn instructions() -> &'static str {
+    multiversion::target::match_target! {
+        "x86_64+avx2" => "AVX2",
+        _ => "those that every processor of its kind has",
+    }
+}
+
 /// Adds zeros to `running`, which is not the same as leaving it: -0.0 + 0.0 is 0.0, and a NaN becomes the one.
 pub(crate) fn add_zeros(dtype: Dtype, running: &mut [u8]) {
     let zeros = [0; TILE_BYTES];

@@ -15,6 +15,8 @@ pub mod device;
 #[cfg(feature = "cuda")]
 pub mod driver;
 pub mod geometry;
+#[cfg(feature = "cuda")]
+pub mod inventory;
 pub mod kernels;
 pub mod parameters;
 #[cfg(feature = "cuda")]

@@ -37,6 +37,17 @@ macro_rules! loops {
 loops!(narrow_bf16, to_bf16, widen_bf16, of_bf16);
 loops!(narrow_f16, to_f16, widen_f16, of_f16);
 
+/// The instructions that these loops use on this processor.
+#[multiversion::multiversion(targets("x86_64+avx512f+avx512bw+avx512vl+avx512dq", "x86_64+avx2"))]
+#[must_use]
+pub fn instructions() -> &'static str {
+    multiversion::target::match_target! {
+        "x86_64+avx512f+avx512bw+avx512vl+avx512dq" => "AVX-512",
+        "x86_64+avx2" => "AVX2",
+        _ => "those that every processor of its kind has",
+    }
+}
+
 /// The upper half of the bits, one more where the lower half is more than half a unit, or half a unit beside an odd number.
 #[inline(always)]
 fn to_bf16(value: f32) -> u16 {

@@ -40,6 +40,8 @@ mod tests;
 
 use sardana_protocol::job::Compression;
 
+pub use kernels::instructions;
+
 use crate::reduce::TILE_BYTES;
 
 /// The type of halves that f32 travel as.

@@ -4,7 +4,7 @@ use super::program::{has, said, sardana};
 
 #[test]
 fn every_command_says_what_it_does_and_shows_examples() {
-    let cases: [(&str, &[&str]); 10] = [
+    let cases: [(&str, &[&str]); 11] = [
         (
             "run",
             &[
@@ -43,6 +43,7 @@ fn every_command_says_what_it_does_and_shows_examples() {
         ),
         ("bench", &["all-reduce", "link", "copy", "limits"]),
         ("data", &["check", "index", "every sample can be read", "no job waits"]),
+        ("doctor", &["loopback", "GPUs", "needed for", "--json"]),
     ];
     for (command, expected) in cases {
         let [text, _] = said(&mut sardana(&format!("{command} --help")), 0);

@@ -9,6 +9,7 @@ mod bench_link;
 #[expect(dead_code, reason = "shared with other tests")]
 mod cloud;
 mod data;
+mod doctor;
 mod earlier;
 mod help;
 mod hosts;

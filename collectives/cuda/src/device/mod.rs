@@ -297,7 +297,7 @@ fn failed(during: &'static str, error: DriverError) -> DeviceError {
 }
 
 /// CUDA's name of an error, and what it says of it.
-fn name_of(error: DriverError) -> String {
+pub(crate) fn name_of(error: DriverError) -> String {
     let text = |found: Result<&CStr, DriverError>| found.map(|text| text.to_string_lossy().into_owned()).ok();
     match (text(error.error_name()), text(error.error_string())) {
         (Some(name), Some(words)) => format!("{name}, {words}"),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::{CudaContext, CudaFunction, DriverError, sys};
+use cudarc::driver::{CudaContext, CudaFunction, DriverError, result, sys};
 
 /// The context of a GPU, in which memory carries no events of its own: what waits for what is said by who enqueues, for memory of other libraries
 /// alike.
@@ -32,4 +32,21 @@ pub(crate) fn parameter_sizes(function: &CudaFunction) -> Result<Vec<usize>, Dri
             Err(error) => return Err(error),
         }
     }
+}
+
+/// What a GPU is, without a context on it: its name, its bytes of memory, and these attributes.
+pub(crate) fn describe<const N: usize>(
+    ordinal: i32,
+    attributes: [sys::CUdevice_attribute; N],
+) -> Result<(String, usize, [i32; N]), DriverError> {
+    let device = result::device::get(ordinal)?;
+    let name = result::device::get_name(device)?;
+    // SAFETY: the driver has just given the device.
+    let bytes = unsafe { result::device::total_mem(device)? };
+    let mut values = [0; N];
+    for (value, attribute) in values.iter_mut().zip(attributes) {
+        // SAFETY: as above.
+        *value = unsafe { result::device::get_attribute(device, attribute)? };
+    }
+    Ok((name, bytes, values))
 }

@@ -1,5 +1,6 @@
 //! Shared libraries that may or may not be there, and their functions, by name. Must not know what they are for.
 
+use std::error::Error;
 use std::ffi::{CStr, c_char, c_int};
 
 use libloading::{Library, Symbol};
@@ -13,26 +14,22 @@ pub(crate) struct OpenLibrary {
 }
 
 /// Opens the first of `names` that can be opened. The error is what the loader says of the first that is there and cannot be opened; if none is
-/// there, of the last.
+/// there, of the first.
 pub(crate) fn open(names: impl IntoIterator<Item = String>) -> Result<OpenLibrary, String> {
-    let mut told: Option<(bool, String)> = None;
+    let mut refused: Vec<String> = Vec::new();
     for name in names {
-        // SAFETY: what runs when a library is opened is that of the vendor's, which every program that uses it runs.
+        // SAFETY: what runs when a library is opened is the vendor's, as in every program that uses it.
         match unsafe { Library::new(&name) } {
             Ok(library) => {
                 let library = std::mem::ManuallyDrop::new(library);
                 return Ok(OpenLibrary { name, library });
             }
-            Err(error) => {
-                let words = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-                let is_there = !words.contains("No such file");
-                if told.as_ref().is_none_or(|(was_there, _)| !was_there) {
-                    told = Some((is_there, words));
-                }
-            }
+            Err(error) => refused.push(error.source().map_or_else(|| error.to_string(), ToString::to_string)),
         }
     }
-    Err(told.map_or_else(|| "no name to look for".to_owned(), |(_, words)| words))
+    let is_there = refused.iter().position(|words| !words.contains("No such file"));
+    let told = refused.into_iter().nth(is_there.unwrap_or(0));
+    Err(told.unwrap_or_else(|| "no name to look for".to_owned()))
 }
 
 impl OpenLibrary {
@@ -61,6 +58,39 @@ impl OpenLibrary {
             function(&raw mut number)
         };
         Some((code, number))
+    }
+
+    /// Calls `int name(int*, int*)`, as `nvrtcVersion`.
+    pub(crate) fn call_for_two_numbers(&self, name: &str) -> Option<(i32, [i32; 2])> {
+        let [mut first, mut second] = [0; 2];
+        // SAFETY: as above, with two numbers.
+        let code = unsafe {
+            let function: Symbol<'_, unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int> =
+                self.library.get(name.as_bytes()).ok()?;
+            function(&raw mut first, &raw mut second)
+        };
+        Some((code, [first, second]))
+    }
+
+    /// Calls `int name(int, int*)`, as `cublasGetProperty`.
+    pub(crate) fn call_for_property(&self, name: &str, which: i32) -> Option<(i32, i32)> {
+        let mut number = 0;
+        // SAFETY: as above, asked with a number.
+        let code = unsafe {
+            let function: Symbol<'_, unsafe extern "C" fn(c_int, *mut c_int) -> c_int> =
+                self.library.get(name.as_bytes()).ok()?;
+            function(which, &raw mut number)
+        };
+        Some((code, number))
+    }
+
+    /// Calls `size_t name(void)`, as `cudnnGetVersion`.
+    pub(crate) fn call_for_size(&self, name: &str) -> Option<usize> {
+        // SAFETY: as above, without arguments.
+        unsafe {
+            let function: Symbol<'_, unsafe extern "C" fn() -> usize> = self.library.get(name.as_bytes()).ok()?;
+            Some(function())
+        }
     }
 
     /// Calls `int name(int, const char**)`, as the driver's `cuGetErrorName`, and copies the text, which is the library's own and stays.

@@ -264,3 +264,20 @@ fn scores_that_are_no_rows_for_their_labels_are_refused() {
         ]
     });
 }
+
+#[test]
+fn what_gpus_there_are_is_told() {
+    let Some(driver) = driver() else { return };
+    let session = driver.begin(6);
+    let gpus = sardana_cuda::inventory::gpus().unwrap();
+    let expected = sardana_cuda::inventory::Gpu {
+        ordinal: 0,
+        name: "Twin of a GPU".to_owned(),
+        capability: [9, 0],
+        memory: 4 << 30,
+        multiprocessors: 132,
+        is_instance: false,
+    };
+    assert_eq!(gpus, [expected]);
+    ends_well(&session);
+}

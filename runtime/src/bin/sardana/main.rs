@@ -11,6 +11,7 @@ mod checkpoint;
 mod checkpoints;
 mod coordinator;
 mod data;
+mod doctor;
 mod drain;
 mod ending;
 mod invite;
@@ -40,7 +41,8 @@ use logging::LogFormat;
         sardana status --watch               see it run, from another terminal\n  \
         sardana drain r2                     let one worker leave\n  \
         sardana bench all-reduce             how fast this machine sums gradients\n  \
-        sardana bench copy                   what a worker that joins costs the others\n\n\
+        sardana bench copy                   what a worker that joins costs the others\n  \
+        sardana doctor                       what this machine has of what a job uses\n\n\
         RUST_LOG sets what is logged, for example RUST_LOG=sardana=debug."
 )]
 struct Cli {
@@ -66,6 +68,7 @@ enum Command {
     Checkpoints(checkpoints::Checkpoints),
     Data(data::Data),
     Bench(bench::Bench),
+    Doctor(doctor::Doctor),
 }
 
 impl Command {
@@ -85,7 +88,8 @@ impl Command {
             | Self::Coordinator(_)
             | Self::Checkpoint(_)
             | Self::Checkpoints(_)
-            | Self::Data(_) => "info",
+            | Self::Data(_)
+            | Self::Doctor(_) => "info",
         }
     }
 
@@ -104,6 +108,7 @@ impl Command {
             Self::Checkpoints(checkpoints) => checkpoints.carry_out(),
             Self::Data(data) => data.carry_out(),
             Self::Bench(bench) => bench.carry_out(),
+            Self::Doctor(doctor) => doctor.carry_out(),
         }
     }
 }

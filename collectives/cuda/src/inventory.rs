@@ -1,0 +1,140 @@
+//! What this machine has for computing on GPUs: the GPUs themselves, and libraries of CUDA with their versions. Must not know what is computed.
+
+use cudarc::driver::sys::CUdevice_attribute as Attribute;
+
+use crate::device::DeviceError;
+use crate::device::name_of;
+use crate::driver::Driver;
+use crate::raw::context;
+use crate::raw::library::{self, OpenLibrary};
+
+/// A GPU that the driver shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gpu {
+    /// Its number, from 0 on.
+    pub ordinal: usize,
+    /// In the driver's words.
+    pub name: String,
+    /// Its compute capability, as in 9.0.
+    pub capability: [u32; 2],
+    /// Bytes of its memory.
+    pub memory: u64,
+    /// How many multiprocessors it has.
+    pub multiprocessors: u32,
+    /// Whether it is an instance of a GPU that is divided (MIG).
+    pub is_instance: bool,
+}
+
+/// The GPUs that the driver shows.
+///
+/// # Errors
+/// When there is no driver that can be used, or it does not tell.
+pub fn gpus() -> Result<Vec<Gpu>, DeviceError> {
+    let driver = Driver::of_this_machine()?;
+    (0..driver.devices()).map(gpu).collect()
+}
+
+fn gpu(ordinal: usize) -> Result<Gpu, DeviceError> {
+    let attributes = [
+        Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+        Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+        Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+    ];
+    let number = i32::try_from(ordinal).unwrap_or(i32::MAX);
+    let (name, bytes, values) = context::describe(number, attributes).map_err(|error| DeviceError::Failed {
+        during: "say what it is",
+        code: error.0 as u32,
+        name: name_of(error),
+    })?;
+    let [major, minor, multiprocessors] = values.map(|value| u32::try_from(value).unwrap_or(0));
+    Ok(Gpu {
+        ordinal,
+        // The driver has no other word for it.
+        is_instance: name.contains(" MIG "),
+        name,
+        capability: [major, minor],
+        memory: bytes as u64,
+        multiprocessors,
+    })
+}
+
+/// A library that programs may use on a GPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Library {
+    /// Its name, as in `cuBLAS`.
+    pub name: &'static str,
+    /// What was found of it: the name of its file, and its version if it tells.
+    pub found: Result<(String, Option<String>), String>,
+}
+
+/// The libraries beside the driver: NVRTC, cuBLAS, cuDNN and NCCL, each opened to ask for its version, which takes a second or so.
+#[must_use]
+pub fn libraries() -> [Library; 4] {
+    let open = |name, stem, others: &[&str], version: fn(&OpenLibrary) -> Option<String>| {
+        let names = cudarc::get_lib_name_candidates(stem).into_iter();
+        let names = names.chain(others.iter().map(|other| (*other).to_owned()));
+        let found = library::open(names).map(|library| (library.name.clone(), version(&library)));
+        Library { name, found }
+    };
+    [
+        open("NVRTC", "nvrtc", &[], |library| {
+            let (code, [major, minor]) = library.call_for_two_numbers("nvrtcVersion")?;
+            (code == 0).then(|| format!("{major}.{minor}"))
+        }),
+        open("cuBLAS", "cublas", &[], |library| {
+            // 0, 1 and 2 stand for the major, the minor and the patch.
+            let part = |which| {
+                library
+                    .call_for_property("cublasGetProperty", which)
+                    .filter(|(code, _)| *code == 0)
+            };
+            let [(_, major), (_, minor), (_, patch)] = [part(0)?, part(1)?, part(2)?];
+            Some(format!("{major}.{minor}.{patch}"))
+        }),
+        open("cuDNN", "cudnn", &[], |library| {
+            library.call_for_size("cudnnGetVersion").map(cudnn_version)
+        }),
+        open("NCCL", "nccl", &["libnccl.so.2"], |library| {
+            let (code, version) = library.call_for_number("ncclGetVersion")?;
+            (code == 0).then(|| nccl_version(version))
+        }),
+    ]
+}
+
+/// cuDNN counts 10,000 a major version since 9, and 1,000 before.
+fn cudnn_version(number: usize) -> String {
+    let major = if number >= 90_000 { 10_000 } else { 1_000 };
+    format!("{}.{}.{}", number / major, number % major / 100, number % 100)
+}
+
+/// NCCL counts 10,000 a major version since 2.9, and 1,000 before.
+fn nccl_version(number: i32) -> String {
+    let major = if number >= 10_000 { 10_000 } else { 1_000 };
+    format!("{}.{}.{}", number / major, number % major / 100, number % 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_as_each_library_counts_them() {
+        assert_eq!([91_002, 90_100, 8_907].map(cudnn_version), ["9.10.2", "9.1.0", "8.9.7"]);
+        assert_eq!([22_703, 20_900, 2_804].map(nccl_version), ["2.27.3", "2.9.0", "2.8.4"]);
+    }
+
+    #[test]
+    fn each_library_is_found_or_it_is_said_why_not() {
+        let libraries = libraries();
+        assert_eq!(
+            libraries.each_ref().map(|library| library.name),
+            ["NVRTC", "cuBLAS", "cuDNN", "NCCL"]
+        );
+        for library in libraries {
+            match library.found {
+                Ok((file, _)) => assert!(file.contains(".so"), "{file}"),
+                Err(reason) => assert!(!reason.is_empty(), "{}", library.name),
+            }
+        }
+    }
+}
