@@ -1,9 +1,15 @@
 //! Sardana's arithmetic on CUDA devices: sums of shards, tensors packed into gradients, means, updates, conversions, norms, hashes, dense layers and what
-//! lies between them, as kernels whose bits are those of plain Rust. Knows no device: what is here is text, and what that text must compute.
+//! lies between them, as kernels whose bits are those of plain Rust. Without the feature `cuda` no device is known: what is here then is text, and what
+//! that text must compute.
 //!
 //! - [`kernels`]: each kernel by name, the PTX that it is in, and its parameters; [`parameters`]: those of them that are structures, and the rows of
 //!   the tables that kernels read; [`geometry`]: how many blocks and threads each needs.
 //! - [`mod@reference`]: what each kernel gives, in Rust, for any input.
+//! - [`mod@staged`]: in which order a running sum comes to a device in chunks, is added to, and goes.
+//!
+//! With `cuda`, which builds without CUDA and looks for its driver when the program runs:
+//! - `driver` and `inventory`: whether there is a GPU that can be used, and if not why; which GPUs and libraries there are.
+//! - `device`: memory, streams, and launches that are compared with the table before anything is enqueued; `staged` then carries its plans out.
 //!
 //! The kernels are `kernels/*.cu`. Their PTX is kept beside them, made by `.ci/ptx`, so that building needs no compiler of CUDA. A kernel's
 //! result depends on its input alone: no atomics, no functions whose last bit a device chooses, no contraction, one NaN; and, but where

@@ -25,6 +25,8 @@ pub use launches::{Enqueue, Float, Half, Summed};
 pub use pinned::Pinned;
 pub use tensor::{DeviceTensor, Element, View, ViewMut};
 
+pub use crate::raw::memory::RawMemory;
+
 use crate::driver::Driver;
 use crate::raw::context;
 use account::Account;

@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use half::{bf16, f16};
 
 use super::{Charge, Device, DeviceError, MemoryKind, Stream};
-use crate::raw::memory::DeviceBytes;
+use crate::raw::memory::{DeviceBytes, RawMemory};
 
 /// A type of which any bits are a value, the same on the host and on a device.
 pub trait Element: Pod + sealed::Sealed {}
@@ -76,6 +76,20 @@ impl<T: Element> DeviceTensor<T> {
         let bytes = bytemuck::cast_slice(values);
         device.call("copy values to it", || tensor.memory.copy_from(device.stream(home), 0, bytes))?;
         Ok(tensor)
+    }
+
+    /// Memory of another library, at home on `home`. It is not counted, and not freed.
+    #[must_use]
+    pub fn from_raw(device: &Device, home: Stream, memory: RawMemory<T>) -> Self {
+        let (memory, length) = memory.into_parts();
+        Self {
+            device: device.clone(),
+            home,
+            memory,
+            length,
+            _charge: None,
+            element: PhantomData,
+        }
     }
 
     /// The values, once all is done that was enqueued on its home before.
@@ -159,18 +173,6 @@ impl<T: Element> DeviceTensor<T> {
 
     pub(crate) const fn home(&self) -> Stream {
         self.home
-    }
-
-    /// From memory of another library, which `memory` names: see [`crate::foreign`].
-    pub(crate) const fn of_foreign(device: Device, home: Stream, memory: DeviceBytes, length: usize) -> Self {
-        Self {
-            device,
-            home,
-            memory,
-            length,
-            _charge: None,
-            element: PhantomData,
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Bytes in a GPU's memory and in memory of the host that it reaches by itself, and copies between them, each within its bounds. Must not know what
 //! the bytes mean, nor when they are valid: that is for who enqueues.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -33,18 +34,6 @@ impl DeviceBytes {
             bytes,
             _owned: Some(owned),
         })
-    }
-
-    /// Another library's.
-    ///
-    /// # Safety
-    /// `bytes` bytes from `address` on are memory of the device that they are used on, for as long as anything that was enqueued uses them.
-    pub(crate) const unsafe fn foreign(address: u64, bytes: usize) -> Self {
-        Self {
-            address,
-            bytes,
-            _owned: None,
-        }
     }
 
     /// Where a part of them lies.
@@ -92,6 +81,37 @@ impl DeviceBytes {
         stream.context().bind_to_thread()?;
         // SAFETY: they are the bytes of this memory.
         unsafe { result::memset_d8_async(self.address, 0, self.bytes, stream.cu_stream()) }
+    }
+}
+
+/// Elements in a GPU's memory that another library has allocated, such as a framework's tensor.
+#[derive(Debug)]
+pub struct RawMemory<T> {
+    bytes: DeviceBytes,
+    length: usize,
+    element: PhantomData<T>,
+}
+
+impl<T> RawMemory<T> {
+    /// `length` elements from `address` on, one behind the other.
+    ///
+    /// # Safety
+    /// They lie there, aligned to their size, on the device that they are used on, and are valid on the stream that they are said to be at home on, from
+    /// where that stands. Their owner frees them, if at all, in the order of that stream, once it has waited for whatever was enqueued on the other
+    /// stream with them; and writes them meanwhile on that stream alone.
+    #[must_use]
+    pub const unsafe fn new(address: u64, length: usize) -> Self {
+        let bytes = DeviceBytes {
+            address,
+            bytes: length.saturating_mul(size_of::<T>()),
+            _owned: None,
+        };
+        let element = PhantomData;
+        Self { bytes, length, element }
+    }
+
+    pub(crate) fn into_parts(self) -> (DeviceBytes, usize) {
+        (self.bytes, self.length)
     }
 }
 

@@ -4,7 +4,6 @@
 #![expect(unsafe_code, reason = "a driver is called through its C interface")]
 
 pub(crate) mod context;
-mod foreign;
 pub(crate) mod launch;
 pub(crate) mod library;
 pub(crate) mod memory;

@@ -1,6 +1,6 @@
 //! A running sum that passes a device: it comes up in chunks, each shard is added to it where the shard lies, in the order of shards, and it goes down
 //! again; beside what the device computes, and without an addition by the host. [`plan`](Visit) decides what is done when, and is pure; with
-//! the feature `cuda` [`Staged`] does it. Must not know which ranks there are, nor how a chunk comes from one to the next.
+//! the feature `cuda` `Staged` does it. Must not know which ranks there are, nor how a chunk comes from one to the next.
 //!
 //! What crosses between the host and a device in each step, for gradients of G bytes, k shards a rank, of which s are spilled:
 //!

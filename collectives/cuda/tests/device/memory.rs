@@ -1,6 +1,6 @@
 //! Memory of a device and of the host: what is in it, what it costs, and who frees it.
 
-use sardana_cuda::device::{Device, DeviceError, DeviceTensor, MemoryKind, MemoryUse, Pinned, Stream};
+use sardana_cuda::device::{Device, DeviceError, DeviceTensor, MemoryKind, MemoryUse, Pinned, RawMemory, Stream};
 use sardana_twins::Left;
 
 use super::twin::{driver, ends_well};
@@ -153,7 +153,8 @@ fn memory_of_another_library_is_used_and_not_freed() {
     let address = owner.part(1..3).address();
     #[expect(unsafe_code, reason = "what another library promises")]
     // SAFETY: the owner has two elements from there on, and outlives this.
-    let mut own = unsafe { DeviceTensor::<f32>::from_raw(&device, Stream::Compute, address, 2) };
+    let memory = unsafe { RawMemory::<f32>::new(address, 2) };
+    let mut own = DeviceTensor::from_raw(&device, Stream::Compute, memory);
     let shard = DeviceTensor::from_slice(&device, Stream::Compute, &[10.0_f32, 20.0]).unwrap();
     device.on(Stream::Compute).add(&mut own.view_mut(), &[shard.view()]).unwrap();
     assert_eq!(device.memory().held, held + 8);
