@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
+use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaContext, CudaEvent, CudaSlice, CudaStream, DevicePtr, DriverError, PinnedHostSlice, result};
 
 /// Bytes in a GPU's memory: allocated here and freed in the order of the stream that they were allocated on, or another library's.
@@ -13,7 +14,7 @@ pub(crate) struct DeviceBytes {
     address: u64,
     bytes: usize,
     /// Frees them. None for what is another library's, and where there are none.
-    _owned: Option<CudaSlice<u8>>,
+    owned: Option<CudaSlice<u8>>,
 }
 
 impl DeviceBytes {
@@ -23,7 +24,7 @@ impl DeviceBytes {
             return Ok(Self {
                 address: 0,
                 bytes,
-                _owned: None,
+                owned: None,
             });
         }
         // SAFETY: a GPU's memory holds no values of Rust's; it is read only as types that all bits are values of.
@@ -32,7 +33,7 @@ impl DeviceBytes {
         Ok(Self {
             address,
             bytes,
-            _owned: Some(owned),
+            owned: Some(owned),
         })
     }
 
@@ -84,6 +85,16 @@ impl DeviceBytes {
     }
 }
 
+impl Drop for DeviceBytes {
+    fn drop(&mut self) {
+        if let Some(owned) = &self.owned {
+            // The bindings free it on whatever thread this is, and do not ask whether that has the context.
+            let context = owned.context();
+            context.record_err(context.bind_to_thread());
+        }
+    }
+}
+
 /// Elements in a GPU's memory that another library has allocated, such as a framework's tensor.
 #[derive(Debug)]
 pub struct RawMemory<T> {
@@ -104,7 +115,7 @@ impl<T> RawMemory<T> {
         let bytes = DeviceBytes {
             address,
             bytes: length.saturating_mul(size_of::<T>()),
-            _owned: None,
+            owned: None,
         };
         let element = PhantomData;
         Self { bytes, length, element }
@@ -127,7 +138,8 @@ pub(crate) struct PinnedBytes {
 impl PinnedBytes {
     /// So many bytes, all 0. Cached by the processor like any other memory.
     pub(crate) fn allocate(context: &Arc<CudaContext>, bytes: usize) -> Result<Self, DriverError> {
-        let used = context.new_event(None)?;
+        // The host sleeps while it waits: others need its processors meanwhile.
+        let used = context.new_event(Some(CUevent_flags::CU_EVENT_BLOCKING_SYNC))?;
         // SAFETY: they are written before anybody reads them. None is not a size that the driver takes.
         let mut memory = unsafe { context.alloc_pinned_with_flags::<u8>(bytes.max(1), 0)? };
         memory.as_mut_slice()?.fill(0);

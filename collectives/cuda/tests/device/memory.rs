@@ -177,3 +177,27 @@ fn a_stream_of_another_library_becomes_that_of_computing() {
     drop((tensor, device, context));
     ends_well(&session);
 }
+
+#[test]
+fn any_thread_may_use_a_device_and_give_its_memory_back() {
+    let Some(driver) = driver() else { return };
+    for seed in 0..8 {
+        let session = driver.begin(seed);
+        let device = Device::open(0).unwrap();
+        let shard = DeviceTensor::from_slice(&device, Stream::Compute, &[1.0_f32, 2.0]).unwrap();
+        let sums = std::thread::scope(|scope| {
+            let add = |start: f32| {
+                let mut sum = DeviceTensor::from_slice(&device, Stream::Compute, &[start; 2]).unwrap();
+                device.on(Stream::Compute).add(&mut sum.view_mut(), &[shard.view()]).unwrap();
+                let mut pinned = Pinned::zeros(&device, 2).unwrap();
+                pinned.copy_down(Stream::Compute, &sum, 0, 0..2).unwrap();
+                pinned.read().unwrap().to_vec()
+            };
+            let threads = [10.0, 20.0].map(|start| scope.spawn(move || add(start)));
+            threads.map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(sums, [[11.0, 12.0], [21.0, 22.0]]);
+        std::thread::spawn(move || drop((shard, device))).join().unwrap();
+        ends_well(&session);
+    }
+}
