@@ -102,12 +102,12 @@ impl Case {
         };
         let layout = Layout::new(vec![spec], 0).unwrap();
         let mut sum = vec![T::zeroed(); self.elements];
-        let terms: Vec<&[u8]> = shards.iter().map(|shard| bytemuck::cast_slice(shard)).collect();
+        let mut terms: Vec<&[u8]> = shards.iter().map(|shard| bytemuck::cast_slice(shard)).collect();
         reduce::sum_into(
             &layout,
             0..size_of::<T>() * self.elements,
             bytemuck::cast_slice_mut(&mut sum),
-            &terms,
+            &mut terms,
         );
         sum
     }
