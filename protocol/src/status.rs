@@ -79,6 +79,17 @@ pub struct JobStatus {
     pub recording: Recording,
     /// What passes the links between members.
     pub links: LinksView,
+    /// What workers compute on, each device with those that do.
+    pub devices: Vec<DeviceView>,
+}
+
+/// Some workers' device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceView {
+    /// `cpu`, or what it is, in the workers' words.
+    pub device: String,
+    /// Who computes on one of this kind.
+    pub workers: Vec<WorkerId>,
 }
 
 /// Whether what the coordinator's next life should know is written down.

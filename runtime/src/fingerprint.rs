@@ -4,19 +4,20 @@ use std::io;
 use std::sync::OnceLock;
 
 use sardana_protocol::job::Fingerprint;
+use sardana_protocol::limits::MAX_DEVICE_BYTES;
 use sardana_protocol::state::StateHash;
 
-/// The fingerprint of this process for a model with these `tensors`, `settings` and this `probe`.
+/// The fingerprint of this process for a model with these `tensors`, `settings` and this `probe`, which computes on `device`.
 ///
 /// # Errors
 /// When the program's own file cannot be read.
-pub(crate) fn of_this_process(tensors: StateHash, settings: StateHash, probe: StateHash) -> io::Result<Fingerprint> {
+pub(crate) fn of_this_process([tensors, settings, probe]: [StateHash; 3], device: &str) -> io::Result<Fingerprint> {
     Ok(Fingerprint {
         program: program()?,
         tensors,
         settings,
         processor: processor(),
-        device: "cpu".to_owned(),
+        device: shortened(device),
         libraries: format!(
             "sardana {}, mathematics {:.8}",
             env!("CARGO_PKG_VERSION"),
@@ -24,6 +25,13 @@ pub(crate) fn of_this_process(tensors: StateHash, settings: StateHash, probe: St
         ),
         probe,
     })
+}
+
+/// As much of it as a hello may say.
+fn shortened(device: &str) -> String {
+    let ends = device.char_indices().map(|(at, char)| at + char.len_utf8());
+    let end = ends.take_while(|end| *end <= MAX_DEVICE_BYTES).last().unwrap_or(0);
+    device[..end].to_owned()
 }
 
 /// The fingerprint of this process as a member of a group whose program says this of its `settings`. What the program computes is its own affair,
@@ -125,4 +133,16 @@ fn extensions() -> Vec<&'static str> {
 #[cfg(not(target_arch = "x86_64"))]
 fn extensions() -> Vec<&'static str> {
     Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_said_as_far_as_there_is_room() {
+        assert_eq!(shortened("cpu"), "cpu");
+        let long = format!("{}µs", "x".repeat(MAX_DEVICE_BYTES - 1));
+        assert_eq!(shortened(&long), "x".repeat(MAX_DEVICE_BYTES - 1), "no half of a letter");
+    }
 }

@@ -20,6 +20,8 @@ pub(super) struct Connected {
     pub(super) outlet: Outlet<CoordinatorMessage>,
     /// By which call it came.
     call: Call,
+    /// What it computes on.
+    pub(super) device: String,
 }
 
 impl State {
@@ -84,7 +86,9 @@ impl State {
         self.exited.remove(&worker);
         self.certifying.is_back(worker);
         let call = hello.call;
-        self.workers.insert(worker, Connected { outlet, call });
+        let device = hello.identity.fingerprint.device.clone();
+        tracing::info!(target: "sardana::event::device", %worker, device, "a worker says what it computes on");
+        self.workers.insert(worker, Connected { outlet, call, device });
         if self.job.is_none() {
             self.operating.named(&hello.auxiliary);
             self.begin(hello.identity);

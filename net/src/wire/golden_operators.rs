@@ -5,7 +5,7 @@ use std::time::Duration;
 use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::messages::{LinkKind, LinkPath, StepReport};
 use sardana_protocol::status::{
-    AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, KindView, LinkView, LinksView, OperatorAnswer,
+    AgentStatus, CheckpointsView, DepotView, DeviceView, Doing, JobStatus, KindView, LinkView, LinksView, OperatorAnswer,
     OperatorRequest, Overview, Recording, SavedView, Stage, WorkerView,
 };
 use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
@@ -125,6 +125,10 @@ fn what_an_operator_sees() {
             reason: "y".to_owned(),
         },
         links: links_view(),
+        devices: vec![DeviceView {
+            device: "g".to_owned(),
+            workers: vec![WorkerId::new(5), WorkerId::new(6)],
+        }],
     };
     let address = "00 0a000001 01";
     let text = format!(
@@ -133,7 +137,8 @@ fn what_an_operator_sees() {
          01 01 07 02 00 03 01 01 08 00 06 02 0b 0c 0d 0e 01 05 01\"h\" {address} 04 \
          01 08 40 01 000000000000f83f 00000000000000c0 03 07 \
          01 01\"h\" {address} 02 05 01 fb2c01 06 00 \
-         01 05 00 08 01 01 00 01\"x\" 02 02 01 01\"y\" {LINKS_VIEW}",
+         01 05 00 08 01 01 00 01\"x\" 02 02 01 01\"y\" {LINKS_VIEW} \
+         01 01\"g\" 02 05 06",
         "aa".repeat(16)
     );
     golden(&OperatorAnswer::Status(Box::new(status)), &text);

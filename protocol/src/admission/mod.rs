@@ -8,9 +8,10 @@ mod tests;
 
 use crate::data::DataFingerprint;
 use crate::job::{Compression, JobIdentity, JobKind, JobSpec, Order};
-use crate::limits::{MAX_AUXILIARY, MAX_LIVES_AHEAD, MAX_SHARDS, MAX_STEPS, MAX_TEXT_BYTES, MAX_WORKERS};
+use crate::limits::{MAX_AUXILIARY, MAX_DEVICE_BYTES, MAX_LIVES_AHEAD, MAX_SHARDS, MAX_STEPS, MAX_TEXT_BYTES, MAX_WORKERS};
 use crate::memory::{Demand, TooLittle};
 use crate::messages::{Bounds, Call, Senseless, Sensible, WorkerHello};
+use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, JobId, Step};
 
 /// Why a worker is refused. All of them end the worker: it must be fixed or be started anew.
@@ -35,6 +36,21 @@ pub enum Refusal {
         found: String,
         /// What to do about it.
         remedy: &'static str,
+    },
+    /// It computes on another device than the job's first worker, and what that makes of the first update are other bits.
+    #[error(
+        "it computes on {found}, the job's first worker on {expected}: its first update gave other bits (expected the state {expected_bits}, found \
+         {found_bits}); run it on the device that the others have, with `--device`, or leave it out"
+    )]
+    OtherBits {
+        /// The device of the job's first worker.
+        expected: String,
+        /// The worker's.
+        found: String,
+        /// The state after the probe, by the job's first worker.
+        expected_bits: StateHash,
+        /// The worker's.
+        found_bits: StateHash,
     },
     /// Another process with the same id is connected already, or this is the hello of a connection that its process has given up: each
     /// worker needs credentials of its own.
@@ -193,6 +209,13 @@ fn sensible(hello: &WorkerHello) -> Result<(), Refusal> {
     if let Err(error) = spec.data.check() {
         return senseless("data with few parts and short names", error.to_string());
     }
+    let device = hello.identity.fingerprint.device.len();
+    if device > MAX_DEVICE_BYTES {
+        return senseless(
+            &format!("a device in at most {MAX_DEVICE_BYTES} bytes"),
+            format!("{device} bytes"),
+        );
+    }
     let named = hello.auxiliary.len() <= MAX_AUXILIARY && hello.auxiliary.iter().all(|name| name.len() <= MAX_TEXT_BYTES);
     if !named {
         return senseless(
@@ -214,8 +237,10 @@ impl From<Senseless> for Refusal {
     }
 }
 
+const PROBE: &str = "the probe (one gradient and one update of the initial state)";
+
 /// What must be equal, and what to do where it is not: in the order of [`parts_of`].
-const PARTS: [(&str, &str); 19] = {
+const PARTS: [(&str, &str); 18] = {
     const SETTINGS: &str = "give every worker the same settings";
     const BUILD: &str = "run the same build everywhere";
     [
@@ -241,15 +266,11 @@ const PARTS: [(&str, &str); 19] = {
             "what the program says of itself (of a model: loss, optimizer, schedule, held-out data; of a group: its settings)",
             SETTINGS,
         ),
-        ("the device", "run every worker on the same kind of device"),
         ("the processor", "use machines with the same vector extensions"),
         ("the set of libraries", BUILD),
         ("the program", BUILD),
         ("the initial state", "make the initial state from the job's seed alone"),
-        (
-            "the probe (one gradient and one update of the initial state)",
-            "this machine computes other bits: leave it out or find out why",
-        ),
+        (PROBE, "this machine computes other bits: leave it out or find out why"),
     ]
 };
 
@@ -274,7 +295,6 @@ fn parts_of(identity: &JobIdentity, other: &JobIdentity) -> [String; PARTS.len()
         spec.compression.to_string(),
         print.tensors.to_string(),
         print.settings.to_string(),
-        print.device.clone(),
         print.processor.clone(),
         print.libraries.clone(),
         print.program.to_string(),
@@ -295,16 +315,29 @@ fn part_that_differs(own: &DataFingerprint, other: &DataFingerprint) -> String {
     }
 }
 
+/// All but the device, which only says why the probes differ.
 fn same_identity(expected: &JobIdentity, found: &JobIdentity) -> Result<(), Refusal> {
     let both = parts_of(expected, found).into_iter().zip(parts_of(found, expected));
     let mut parts = PARTS.into_iter().zip(both);
     let different = parts.find(|(_, (expected, found))| expected != found);
-    different.map_or(Ok(()), |((what, remedy), (expected, found))| {
-        Err(Refusal::Differs {
-            what,
-            expected,
-            found,
-            remedy,
-        })
+    let Some(((what, remedy), texts)) = different else {
+        return Ok(());
+    };
+    // The probe is compared last: all else is alike.
+    let [of_job, own] = [expected, found].map(|identity| &identity.fingerprint);
+    if what == PROBE && of_job.device != own.device {
+        return Err(Refusal::OtherBits {
+            expected: of_job.device.clone(),
+            found: own.device.clone(),
+            expected_bits: of_job.probe,
+            found_bits: own.probe,
+        });
+    }
+    let (expected, found) = texts;
+    Err(Refusal::Differs {
+        what,
+        expected,
+        found,
+        remedy,
     })
 }

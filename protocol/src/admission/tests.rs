@@ -39,7 +39,6 @@ fn each_part_of_the_identity_is_compared_and_named() {
         ("batch", |h, _| h.identity.spec.batch = 8),
         ("order", |h, _| h.identity.spec.order = Order::Fast),
         ("model", |h, y| h.identity.fingerprint.tensors = y),
-        ("device", |h, _| h.identity.fingerprint.device = "gpu".to_owned()),
         ("processor", |h, _| h.identity.fingerprint.processor = "z".to_owned()),
         ("libraries", |h, _| h.identity.fingerprint.libraries = "z".to_owned()),
         ("program", |h, y| h.identity.fingerprint.program = y),
@@ -57,6 +56,44 @@ fn each_part_of_the_identity_is_compared_and_named() {
     }
     assert_eq!(admitted(Some(&job.identity), &hello()), Ok(()));
     assert_eq!(admitted(None, &hello()), Ok(()));
+}
+
+#[test]
+fn another_device_is_welcome_as_long_as_it_computes_the_same() {
+    let job = hello();
+    let on = |device: &str, probe: &[u8]| {
+        let mut found = hello();
+        found.identity.fingerprint.device = device.to_owned();
+        found.identity.fingerprint.probe = StateHash::of(probe);
+        admit(JOB, Some(&job.identity), Generation::NONE, Acquaintance::None, &found)
+    };
+    assert_eq!(on("cuda, a GPU", b"x"), Ok(()));
+    let refused = on("cuda, a GPU", b"y").unwrap_err();
+    assert!(matches!(refused, Refusal::OtherBits { .. }), "{refused:?}");
+    let words = refused.to_string();
+    for part in [
+        "it computes on cuda, a GPU, the job's first worker on cpu: its first update gave other bits".to_owned(),
+        format!(
+            "expected the state {}, found {}); run it",
+            StateHash::of(b"x"),
+            StateHash::of(b"y")
+        ),
+    ] {
+        assert!(words.contains(&part), "{words}");
+    }
+    let same_device = on("cpu", b"y").unwrap_err();
+    assert!(matches!(same_device, Refusal::Differs { what: PROBE, .. }), "{same_device:?}");
+    // Where more than the bits differs, that is the reason.
+    let mut other_program = hello();
+    (
+        other_program.identity.fingerprint.device,
+        other_program.identity.fingerprint.program,
+    ) = ("cuda".to_owned(), StateHash::of(b"y"));
+    let refused = admit(JOB, Some(&job.identity), Generation::NONE, Acquaintance::None, &other_program);
+    assert!(
+        matches!(refused, Err(Refusal::Differs { what: "the program", .. })),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -92,7 +129,8 @@ fn another_job_and_senseless_hellos_are_refused() {
         admit(JOB, None, Generation::NONE, Acquaintance::None, &found).unwrap_err()
     };
     assert!(matches!(refused(|h| h.job = JobId::new([2; 16])), Refusal::OtherJob { .. }));
-    let senseless: [fn(&mut WorkerHello); 7] = [
+    let senseless: [fn(&mut WorkerHello); 8] = [
+        |h| h.identity.fingerprint.device = "x".repeat(MAX_DEVICE_BYTES + 1),
         |h| h.identity.spec.compression = Compression::F16,
         |h| h.shard_capacity = 0,
         |h| h.memory.gradient = 0,

@@ -135,7 +135,8 @@ impl JobSpec {
     }
 }
 
-/// What decides the bits of a worker's arithmetic. Two workers of one job must have equal ones.
+/// What decides the bits of a worker's arithmetic. Two workers of one job must have equal ones, but for the device: where that is another one, equal
+/// probes say that it computes the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Fingerprint {
     /// Hash of the executable.
@@ -146,7 +147,7 @@ pub struct Fingerprint {
     pub settings: StateHash,
     /// Architecture and the vector extensions that numeric libraries choose their kernels by.
     pub processor: String,
-    /// Where gradients are computed: `cpu`, or the name of an accelerator.
+    /// Where gradients are computed: `cpu`, or what an accelerator and its driver are, for people.
     pub device: String,
     /// Versions of the libraries that do arithmetic.
     pub libraries: String,
@@ -199,13 +200,14 @@ impl JobIdentity {
         }
     }
 
-    /// Names the program and the machine that compute it: where these are others, the same steps may have other bits.
+    /// Names the program and the machine that compute it: where these are others, the same steps may have other bits. The device is not among
+    /// them, since what it makes of a step is: the probe.
     #[must_use]
     pub fn build(&self) -> StateHash {
         let print = &self.fingerprint;
         digest(
-            "sardana job build v2",
-            &[&print.processor, &print.device, &print.libraries],
+            "sardana job build v3",
+            &[&print.processor, &print.libraries],
             &[],
             &[print.program, print.probe, print.settings],
         )

@@ -77,6 +77,9 @@ pub const MAX_TENSORS: usize = 65_536;
 /// Most bytes of a name, address or reason in a message; longer ones are cut or refused.
 pub const MAX_TEXT_BYTES: usize = 1_024;
 
+/// Most bytes of what a worker says of its device. A status says it of every worker, and all that differ are to fit into an answer.
+pub const MAX_DEVICE_BYTES: usize = 256;
+
 /// Most parts of a job's data that are told one by one; where there are more, neighbours are told together. They are in every hello and
 /// every manifest.
 pub const MAX_DATA_PARTS: usize = 32;

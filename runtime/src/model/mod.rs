@@ -70,6 +70,12 @@ pub trait Trainable {
         String::new()
     }
 
+    /// What gradients are computed on, for people: `cpu`, or what a GPU, its driver and its kernels are. Workers on different devices train
+    /// together as long as their first update gives the same bits. Always the same.
+    fn device(&self) -> String {
+        "cpu".to_owned()
+    }
+
     /// How many bytes it will hold besides what it has needed for its first gradient and update, such as samples that are decoded ahead: a
     /// worker promises to hold no more gradients than it has room for beside them.
     fn will_hold_bytes(&self) -> usize {

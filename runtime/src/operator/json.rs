@@ -75,6 +75,7 @@ fn worker(status: &JobStatus, view: &WorkerView) -> Value {
         "round_trip_ms": round_trip(status, view.worker).map(milliseconds),
         "host": host,
         "pid": pid.flatten(),
+        "device": status.devices.iter().find(|one| one.workers.contains(&view.worker)).map(|one| &one.device),
     })
 }
 

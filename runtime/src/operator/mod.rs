@@ -20,7 +20,7 @@ use sardana_net::trust::{Credentials, Role};
 
 pub use sardana_actors::operator::{Operator, OperatorError, limits};
 pub use sardana_protocol::status::{
-    AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, KindView, LinkView, LinksView, OperatorAnswer,
+    AgentStatus, CheckpointsView, DepotView, DeviceView, Doing, JobStatus, KindView, LinkView, LinksView, OperatorAnswer,
     OperatorRequest, Overview, SavedView, WorkerView,
 };
 

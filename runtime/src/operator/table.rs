@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use sardana_protocol::job::JobKind;
-use sardana_protocol::status::{JobStatus, Recording, Stage};
-use sardana_protocol::words::count;
+use sardana_protocol::status::{DeviceView, JobStatus, Recording, Stage};
+use sardana_protocol::words::{count, few};
 
 use super::links::{LinksShown, links};
 use super::words::{COLUMNS, checkpoints, columns, depot, plain, progress, rate, rest, row, span, sums};
@@ -38,6 +38,7 @@ pub fn table(status: &JobStatus, shown: LinksShown) -> String {
     text.push('\n');
     text.push_str(&workers(status));
     text.push_str(&links(status, shown));
+    text.push_str(&devices(status));
     if !status.agents.is_empty() {
         text.push_str("\nagents\n");
     }
@@ -92,6 +93,24 @@ pub(super) fn headline(status: &JobStatus) -> String {
         let _ = write!(line, ", {} to go", span(rest));
     }
     line
+}
+
+/// What workers compute on, where it is not processors alone.
+fn devices(status: &JobStatus) -> String {
+    if status.devices.iter().all(|one| one.device == "cpu") {
+        return String::new();
+    }
+    let mut text = "\ndevices\n".to_owned();
+    for DeviceView { device, workers } in &status.devices {
+        let _ = writeln!(
+            text,
+            "  {}, {}: {}",
+            plain(device),
+            count(workers.len(), "worker"),
+            few(workers, " ")
+        );
+    }
+    text
 }
 
 fn workers(status: &JobStatus) -> String {

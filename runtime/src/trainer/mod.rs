@@ -59,8 +59,8 @@ pub(crate) fn prepare<M: Trainable>(
     let probe = probe(&mut model, &sampler).map_err(Box::new)?;
     let layout = Arc::new(Layout::new(model.gradients(), model.auxiliary().len())?);
     let settings = StateHash::of(model.describe().as_bytes());
-    let fingerprint =
-        fingerprint::of_this_process(tensors_hash(&model)?, settings, probe.after).map_err(TrainingError::Program)?;
+    let fingerprint = fingerprint::of_this_process([tensors_hash(&model)?, settings, probe.after], &model.device())
+        .map_err(TrainingError::Program)?;
     let facts = Facts {
         identity: JobIdentity {
             spec: spec.clone(),

@@ -5,7 +5,7 @@ mod serving;
 mod whom;
 mod words;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use sardana_protocol::limits::{MAX_AUXILIARY, MAX_TEXT_BYTES, MAX_WORKERS};
@@ -13,7 +13,7 @@ use sardana_protocol::membership::{Event, JobEvent, WorkerEvent};
 use sardana_protocol::messages::{AgentOrder, StepReport};
 use sardana_protocol::rate::Rate;
 use sardana_protocol::status::Stage;
-use sardana_protocol::status::{JobStatus, LinksView, OperatorAnswer, OperatorRequest, Overview, WorkerView};
+use sardana_protocol::status::{DeviceView, JobStatus, LinksView, OperatorAnswer, OperatorRequest, Overview, WorkerView};
 use sardana_protocol::words::{Generation, Step, WorkerId, count, few};
 
 pub(super) use agents::Agents;
@@ -122,7 +122,20 @@ impl State {
                 .collect(),
             recording: self.recording(),
             links: self.links(now),
+            devices: self.devices(),
         }
+    }
+
+    fn devices(&self) -> Vec<DeviceView> {
+        let mut by_device: BTreeMap<&str, Vec<WorkerId>> = BTreeMap::new();
+        for (worker, connected) in self.workers.iter().take(MAX_WORKERS as usize) {
+            by_device.entry(&connected.device).or_default().push(*worker);
+        }
+        let view = |(device, workers): (&str, _)| DeviceView {
+            device: device.to_owned(),
+            workers,
+        };
+        by_device.into_iter().map(view).collect()
     }
 
     fn links(&self, now: Duration) -> LinksView {

@@ -10,8 +10,8 @@ use sardana_protocol::data::DataFingerprint;
 use sardana_protocol::job::{Compression, JobSpec, LastBatch, Order};
 use sardana_protocol::messages::{LinkKind, LinkPath, StepReport};
 use sardana_protocol::status::{
-    AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, KindView, LinkView, LinksView, Overview, Recording,
-    SavedView, Stage, WorkerView,
+    AgentStatus, CheckpointsView, DepotView, DeviceView, Doing, JobStatus, KindView, LinkView, LinksView, Overview,
+    Recording, SavedView, Stage, WorkerView,
 };
 use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
@@ -138,7 +138,31 @@ fn status() -> JobStatus {
         events: vec![(Duration::from_secs(12), "w00d4 joined\r\nat s100".to_owned())],
         recording: Recording::On,
         links: linked(),
+        devices: vec![],
     }
+}
+
+#[test]
+fn what_workers_compute_on_is_shown_where_it_is_not_processors_alone() {
+    let mut mixed = status();
+    let [first, second] = [0xa1, 0xb2].map(|id| WorkerId::new(id << 48));
+    let on = |device: &str, worker| DeviceView {
+        device: device.to_owned(),
+        workers: vec![worker],
+    };
+    mixed.devices = vec![on("cpu", first)];
+    assert!(!table(&mixed).contains("devices"));
+    mixed.devices.push(on("cuda, a GPU\x1b[31m", second));
+    let text = table(&mixed);
+    holds(
+        &text,
+        &[
+            "\ndevices\n",
+            &format!("  cpu, 1 worker: {first}\n"),
+            &format!("  cuda, a GPU [31m, 1 worker: {second}\n"),
+        ],
+    );
+    assert_eq!(json(&mixed)["workers"][1]["device"], "cuda, a GPU\x1b[31m");
 }
 
 /// An empty job.
