@@ -100,6 +100,7 @@ async fn host(trial: &Trial, state: PathBuf) -> Result<AgentHost> {
         program: WORKER.into(),
         arguments: vec![],
         environment: trial.environment(),
+        device: Default::default(),
     });
     Ok(host.await?)
 }

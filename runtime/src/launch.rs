@@ -21,6 +21,7 @@ use sardana_storage::private::PrivateFolder;
 use tokio::sync::mpsc;
 
 use crate::checkpointing::{Checkpointing, Keeping, start_depot};
+use crate::device::{Dealt, DeviceChoice, DeviceChoiceError, NoGpu};
 use crate::environment::of_workers;
 use crate::hosts::place::{Offered, PlaceError, offer};
 use crate::job::Staffing;
@@ -35,6 +36,9 @@ pub struct LaunchConfig {
     pub arguments: Vec<OsString>,
     /// Additional environment.
     pub environment: Vec<(OsString, OsString)>,
+    /// What workers of each berth find there besides, in turn: their devices, as [`Self::on`] deals them out. A worker that replaces another
+    /// gets its berth.
+    pub berths: Vec<Vec<(OsString, OsString)>>,
     /// How many workers run the job.
     pub staffing: Staffing,
     /// Where the coordinator listens. Nothing listens beyond loopback unless told to.
@@ -60,6 +64,12 @@ pub enum LaunchError {
     /// No agent.
     #[error(transparent)]
     Agent(#[from] AgentError),
+    /// What is said of the device makes no sense.
+    #[error(transparent)]
+    DeviceChoice(#[from] DeviceChoiceError),
+    /// There is no such device.
+    #[error(transparent)]
+    NoGpu(#[from] NoGpu),
     /// The folder of checkpoints cannot be used.
     #[error(transparent)]
     Checkpoints(#[from] DepotStartError),
@@ -211,11 +221,23 @@ impl LaunchConfig {
             program,
             arguments,
             environment: of_workers(staffing.workers),
+            berths: Vec::new(),
             staffing,
             listen: loopback,
             output: Output::Inherit,
             checkpoints: None,
         }
+    }
+
+    /// The same with this host's GPUs dealt out to the workers, if they are to have any. Logs what they get.
+    ///
+    /// # Errors
+    /// When they are to compute on GPUs, and there are none.
+    pub fn on(self, device: DeviceChoice) -> Result<Self, NoGpu> {
+        let dealt = Dealt::on_this_host(device, self.staffing.workers)?;
+        dealt.log();
+        let berths = dealt.into_berths();
+        Ok(Self { berths, ..self })
     }
 }
 
@@ -238,27 +260,9 @@ async fn begin(config: LaunchConfig) -> Result<Launched, LaunchError> {
     let authority = Arc::new(Authority::new(JobId::new(job))?);
     let registrar = Arc::new(Registrar::new(Arc::clone(&authority)));
     let Staffing {
-        workers,
-        min,
-        max,
-        restarts,
-        balance,
-        ..
+        workers, min, restarts, ..
     } = config.staffing;
-    let coordinating = CoordinatorConfig {
-        registrar: Arc::clone(&registrar),
-        listen: config.listen,
-        incarnation: Incarnation::new(1),
-        past: Past::None,
-        succession: Succession::Resume,
-        records: None,
-        min,
-        expected: workers,
-        max,
-        balance,
-        saves: config.checkpoints.as_ref().map(|checkpoints| checkpoints.saves),
-    };
-    let (coordinator, job_events) = coordinator::start(coordinating).await?;
+    let (coordinator, job_events) = coordinator::start(coordinating(&config, &registrar)).await?;
     let keeping = match config.checkpoints {
         Some(Checkpointing { dir, saves, .. }) => {
             let depot = start_depot(dir, &registrar, coordinator.address(), None).await?;
@@ -276,6 +280,7 @@ async fn begin(config: LaunchConfig) -> Result<Launched, LaunchError> {
         program: config.program,
         arguments: config.arguments,
         environment: config.environment,
+        berths: config.berths,
         checkpoint_dir: None,
         workers,
         restarts,
@@ -296,6 +301,29 @@ async fn begin(config: LaunchConfig) -> Result<Launched, LaunchError> {
         offered: None,
         keeping,
     })
+}
+
+fn coordinating(config: &LaunchConfig, registrar: &Arc<Registrar>) -> CoordinatorConfig {
+    let Staffing {
+        workers,
+        min,
+        max,
+        balance,
+        ..
+    } = config.staffing;
+    CoordinatorConfig {
+        registrar: Arc::clone(registrar),
+        listen: config.listen,
+        incarnation: Incarnation::new(1),
+        past: Past::None,
+        succession: Succession::Resume,
+        records: None,
+        min,
+        expected: workers,
+        max,
+        balance,
+        saves: config.checkpoints.as_ref().map(|checkpoints| checkpoints.saves),
+    }
 }
 
 impl Launched {

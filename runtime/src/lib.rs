@@ -6,6 +6,7 @@
 //! - [`job`]: what is trained; [`model`]: what a model must offer; [`data`]: which samples a shard holds.
 //! - [`fit`]: a network with its data in training; [`optim`]: how parameters follow gradients; [`schedule`]: at which rate.
 //! - [`mod@train`] and [`launch`]: run it on this host; [`worker`]: be one of its processes; [`local`]: threads instead.
+//! - [`device`]: what workers compute on; a GPU for each.
 //! - [`hosts`]: several hosts, join files, agents; [`notices`]: machines that a cloud takes away.
 //! - [`operator`]: watch and steer a job that runs; [`checkpoints`]: look after what jobs have saved.
 //! - [`group`]: all_reduce and its like by themselves, without a trainer, for threads or for processes that come and go.
@@ -15,6 +16,7 @@
 pub mod checkpointing;
 pub mod checkpoints;
 mod copies;
+pub mod device;
 mod environment;
 mod fingerprint;
 pub mod fit;

@@ -5,6 +5,7 @@ use sardana_protocol::job::JobSpec;
 use sardana_protocol::membership::{CheckpointEvent, GenerationEvent, JobEvent, Summary, WorkerEvent};
 use sardana_protocol::words::few;
 
+use crate::device::DeviceChoice;
 use crate::job::Job;
 use crate::launch::{Event, LaunchConfig, LaunchError, launch};
 use crate::model::{ModelError, Trainable};
@@ -15,6 +16,8 @@ use crate::worker::serve_if_started_by_agent;
 /// with its own arguments; there this call takes part in the training and never returns. So call it early, and give `build` all
 /// that the model needs: it is called in each worker, on the thread that
 /// called this, which trains.
+///
+/// Each worker gets a GPU of its own if there are any, unless [`crate::device::DEVICE_VARIABLE`] says otherwise.
 ///
 /// Events are logged through `tracing`; for anything else use [`crate::launch`].
 ///
@@ -37,7 +40,7 @@ fn run(job: &Job) -> Result<Summary, LaunchError> {
     runtime.block_on(async {
         let config = LaunchConfig {
             checkpoints: job.checkpoints().cloned(),
-            ..LaunchConfig::this_program(*job.staffing())?
+            ..LaunchConfig::this_program(*job.staffing())?.on(DeviceChoice::said(None)?)?
         };
         let launched = launch(config).await?;
         launched.finish(|_, event| log(event)).await

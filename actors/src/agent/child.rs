@@ -64,14 +64,15 @@ impl Drop for Process {
 }
 
 impl Process {
-    pub(super) fn start(program: &Program, streams: Streams) -> io::Result<Self> {
+    /// With what is in `berth` beside the program's environment.
+    pub(super) fn start(program: &Program, berth: &[(OsString, OsString)], streams: Streams) -> io::Result<Self> {
         let output = || match streams {
             Streams::Inherited => Stdio::inherit(),
             Streams::Piped => Stdio::piped(),
         };
         let mut child = Command::new(&program.program)
             .args(&program.arguments)
-            .envs(program.environment.iter().map(|(name, value)| (name, value)))
+            .envs(program.environment.iter().chain(berth).map(|(name, value)| (name, value)))
             .env(BUNDLE_VARIABLE, OWN_GROUP)
             // A signal from the terminal is for the launcher, which ends its workers in good order. And what the worker starts ends with it.
             .process_group(0)

@@ -1,6 +1,7 @@
 //! How an agent's workers are started, seen to end, and replaced. Part of its actor.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub(super) struct Running {
     pub(super) orders: mpsc::UnboundedSender<Order>,
     started: Instant,
     tally: PathBuf,
+    /// Its place among the agent's children, from 0 on.
+    berth: usize,
     /// Whether it leaves because of a notice.
     pub(super) leaving: bool,
     /// As last seen.
@@ -102,10 +105,12 @@ impl State {
             None => None,
         };
         let streams = self.printer.as_ref().map_or(Streams::Inherited, |_| Streams::Piped);
-        let mut process = Process::start(&self.program, streams).map_err(|source| StartError::Program {
-            program: self.program.program.clone(),
-            source,
-        })?;
+        let berth = self.free_berth();
+        let mut process =
+            Process::start(&self.program, self.in_berth(berth), streams).map_err(|source| StartError::Program {
+                program: self.program.program.clone(),
+                source,
+            })?;
         if let Some(printer) = &self.printer {
             let (stdout, stderr) = process.output();
             printer.carry(worker, log, stdout, stderr);
@@ -138,11 +143,26 @@ impl State {
                 orders,
                 started: Instant::now(),
                 tally,
+                berth,
                 leaving: false,
                 motion: Motion::Runs,
             },
         );
         Ok(pid)
+    }
+
+    /// The lowest berth that no child has.
+    fn free_berth(&self) -> usize {
+        let taken: BTreeSet<usize> = self.children.values().map(|child| child.berth).collect();
+        let mut all = 0..;
+        all.find(|berth| !taken.contains(berth))
+            .expect("there are more numbers than children")
+    }
+
+    /// What a child of this berth finds in its environment besides.
+    fn in_berth(&self, berth: usize) -> &[(OsString, OsString)] {
+        let berths = &self.config.berths;
+        berths.get(berth % berths.len().max(1)).map_or(&[], Vec::as_slice)
     }
 
     pub(super) fn ended(&mut self, myself: &ActorRef<Message>, worker: WorkerId, mut how: String, ending: Ending) {

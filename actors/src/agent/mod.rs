@@ -67,6 +67,9 @@ pub struct AgentConfig {
     pub arguments: Vec<OsString>,
     /// With which additional environment.
     pub environment: Vec<(OsString, OsString)>,
+    /// What those of each berth find there besides, in turn where there are fewer of these than berths: a device of their own, as a rule. A
+    /// child has the lowest berth that no other has, so that one that replaces another gets what that had.
+    pub berths: Vec<Vec<(OsString, OsString)>>,
     /// Where to keep checkpoints of the job on this host, if it does.
     pub checkpoint_dir: Option<PathBuf>,
     /// How many workers to keep running.

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use sardana_actors::agent::{AgentConfig, AgentError, AgentEvent, Colour, LogBounds, Output};
+use sardana_protocol::words::WorkerId;
 
 use super::orders::start;
 use super::raw::{Site, start_agent};
@@ -64,4 +65,39 @@ async fn a_folder_that_is_none_is_named_before_anything_starts() {
             "{words}"
         );
     }
+}
+
+/// As a GPU is dealt to the children of an agent, it is dealt to their successors.
+#[tokio::test]
+async fn a_child_that_replaces_another_finds_what_that_found() {
+    let site = Site::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (logs, mark) = (folder.path().join("logs"), folder.path().join("mark"));
+    // The first that was dealt b fails; all others stay as long as their agent.
+    let script = format!(
+        "echo $DEALT; if [ $DEALT = b ] && mkdir {}; then exit 1; fi; cat >/dev/null",
+        mark.display()
+    );
+    let config = AgentConfig {
+        output: prefixed(&logs),
+        workers: 3,
+        restarts: 1,
+        berths: ["a", "b"].map(|dealt| vec![("DEALT".into(), dealt.into())]).to_vec(),
+        ..site.agent("sh", &["-c", &script])
+    };
+    let (agent, mut told) = start_agent(config).await.unwrap();
+    let (mut started, mut failed) = (Vec::new(), None);
+    while started.len() < 4 {
+        match told.next().await {
+            AgentEvent::Started { worker, .. } => started.push(worker),
+            AgentEvent::Ended { worker, .. } => failed = Some(worker),
+            _other => {}
+        }
+    }
+    agent.end().await;
+    let found = |worker: &WorkerId| std::fs::read_to_string(logs.join(format!("{worker}.log"))).unwrap();
+    let first: Vec<String> = started[..3].iter().map(found).collect();
+    assert_eq!(first, ["a\n", "b\n", "a\n"], "in turn");
+    assert_eq!(failed, Some(started[1]));
+    assert_eq!(found(&started[3]), "b\n");
 }

@@ -233,6 +233,7 @@ pub(crate) fn agent_config(
         program: program.into(),
         arguments: arguments.iter().map(Into::into).collect(),
         environment: vec![],
+        berths: vec![],
         checkpoint_dir: None,
         workers: 1,
         restarts: 0,

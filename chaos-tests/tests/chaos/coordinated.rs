@@ -217,6 +217,7 @@ impl Site {
             program: WORKER.into(),
             arguments: vec![],
             environment: self.trial.environment(),
+            device: Default::default(),
         });
         Ok(host.await?)
     }

@@ -219,6 +219,7 @@ impl Site {
                     program,
                     arguments,
                     environment,
+                    device: Default::default(),
                 })
                 .await?;
                 loop {

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use super::enrolling::{Arrival, ArrivalError, arrive};
 use super::name::HostName;
+use crate::device::{Dealt, DeviceChoice, NoGpu};
 use crate::environment::of_workers;
 use crate::notices::NoticesConfig;
 
@@ -41,6 +42,8 @@ pub struct AgentJoin {
     pub arguments: Vec<OsString>,
     /// Additional environment.
     pub environment: Vec<(OsString, OsString)>,
+    /// What the workers compute on: this host's GPUs are dealt out to them, if they are to have any.
+    pub device: DeviceChoice,
 }
 
 /// Why there is no agent.
@@ -49,6 +52,9 @@ pub enum AgentHostError {
     /// Its join file is of no use to it here.
     #[error(transparent)]
     Arrival(#[from] ArrivalError),
+    /// Its workers are to compute on GPUs, and there are none.
+    #[error(transparent)]
+    NoGpu(#[from] NoGpu),
     /// It could not start.
     #[error(transparent)]
     Agent(#[from] AgentError),
@@ -75,6 +81,8 @@ async fn begin(join: AgentJoin) -> Result<AgentHost, AgentHostError> {
         coordinator,
         listen,
     } = arrive(join.enrolled, Role::Agent, join.listen)?;
+    let dealt = Dealt::on_this_host(join.device, join.workers)?;
+    dealt.log();
     let mut environment = of_workers(join.workers);
     environment.extend(join.environment);
     let config = AgentConfig {
@@ -87,6 +95,7 @@ async fn begin(join: AgentJoin) -> Result<AgentHost, AgentHostError> {
         program: join.program,
         arguments: join.arguments,
         environment,
+        berths: dealt.into_berths(),
         checkpoint_dir: join.checkpoint_dir,
         workers: join.workers,
         restarts: join.restarts,

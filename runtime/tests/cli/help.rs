@@ -16,6 +16,8 @@ fn every_command_says_what_it_does_and_shows_examples() {
                 "sardana::train",
                 "SIGINT",
                 "SIGTERM",
+                "--device",
+                "cuda:N",
                 "--notices",
                 "no other host to go on with",
             ],

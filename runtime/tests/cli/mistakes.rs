@@ -36,6 +36,7 @@ fn arguments_that_cannot_be_read() {
         ),
         ("run -n 1 --balance maybe -- true", 2, &["maybe", "--balance"]),
         ("run -n 1 --log-format yaml -- true", 2, &["yaml", "human", "json"]),
+        ("run -n 1 --device gpu -- true", 2, &["gpu", "`cuda:N`", "--device"]),
         ("status --watch --json", 2, &["--watch", "--json", "cannot be used"]),
         ("status --watch --links", 2, &["--watch", "--links", "cannot be used"]),
         ("status r0", 2, &["r0"]),
@@ -56,6 +57,26 @@ fn numbers_of_workers_that_contradict_each_other() {
         check(&[(&line, 2, &["expected 1 <= --min <= --workers <= --max"])]);
     }
     check(&[("run -n 2 --min 3 -- true", 2, &["found --min 3, --workers 2"])]);
+}
+
+#[test]
+fn gpus_that_are_not_there_are_missed_before_anything_starts() {
+    let cases = [
+        ("", "cuda", ["CUDA_VISIBLE_DEVICES hides all", "`--device cpu`"]),
+        ("all", "auto", ["in CUDA_VISIBLE_DEVICES, found \"all\"", "`--device cpu`"]),
+    ];
+    // A program that was built with the feature asks the driver first, which may be missing.
+    if !cfg!(feature = "cuda") {
+        for (visible, device, words) in cases {
+            let line = format!("run -n 1 --device {device} -- ./no-such-program");
+            let [_, err] = said(sardana(&line).env("CUDA_VISIBLE_DEVICES", visible), 1);
+            has(&err, &words);
+            assert!(!err.contains("no-such-program"), "{err}");
+        }
+    }
+    let mut wrong = sardana("run -n 1 -- true");
+    let [_, err] = said(wrong.env("SARDANA_DEVICE", "tpu"), 2);
+    has(&err, &["in SARDANA_DEVICE, found \"tpu\""]);
 }
 
 #[test]

@@ -78,6 +78,7 @@ async fn host(join: &Path, workers: u32, program: PathBuf, arguments: &[&str]) -
         program,
         arguments: arguments.iter().map(OsString::from).collect(),
         environment: vec![],
+        device: Default::default(),
     };
     agent(join).await.unwrap()
 }

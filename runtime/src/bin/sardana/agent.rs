@@ -13,7 +13,7 @@ use sardana::train;
 use crate::access::KeyringPlace;
 use crate::ending::{EndSignals, Failure, runtime};
 use crate::notices::{Heeding, Whose};
-use crate::run::{Linking, Printing, split};
+use crate::run::{Computing, Linking, Printing, split};
 use crate::saving::{Naming, SavingPlace};
 
 /// Run workers of PROGRAM on this host, for a job whose coordinator runs elsewhere.
@@ -48,6 +48,8 @@ pub(crate) struct Agent {
     saving_place: SavingPlace,
     #[command(flatten)]
     linking: Linking,
+    #[command(flatten)]
+    computing: Computing,
     /// How many times in all a worker that ended badly is replaced.
     #[arg(long, value_name = "R", default_value_t = 3)]
     restarts: u32,
@@ -66,6 +68,7 @@ pub(crate) struct Agent {
 impl Agent {
     pub(crate) fn carry_out(self) -> Result<(), Failure> {
         let (program, arguments) = split(self.program)?;
+        let device = self.computing.device()?;
         let output = self.printing.output()?;
         let notices = self.heeding.config(self.notices);
         runtime()?.block_on(async {
@@ -84,6 +87,7 @@ impl Agent {
                 program,
                 arguments,
                 environment: self.linking.environment(),
+                device,
             };
             let mut host = agent(join).await.map_err(Failure::failed)?;
             if let Some(notices) = notices {

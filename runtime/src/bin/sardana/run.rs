@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anstream::{AutoStream, ColorChoice};
 use clap::{Args, ValueEnum};
+use sardana::device::DeviceChoice;
 use sardana::hosts::default_place;
 use sardana::job::Staffing;
 use sardana::launch::{Colour, LOG_BYTES, LOG_FILES, LaunchConfig, LogBounds, Output, Steering, launch};
@@ -45,6 +46,8 @@ pub(crate) struct Run {
     #[command(flatten)]
     linking: Linking,
     #[command(flatten)]
+    computing: Computing,
+    #[command(flatten)]
     saving: Saving,
     #[command(flatten)]
     saving_place: SavingPlace,
@@ -78,6 +81,22 @@ pub(crate) struct Linking {
     /// What sums of gradients go through: by default memory that workers of one host share, and QUIC between hosts.
     #[arg(long, value_name = "auto|quic", value_enum, hide_possible_values = true, default_value_t = Link::Auto)]
     link: Link,
+}
+
+/// What workers compute on.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Computing {
+    /// What workers compute on: `cuda` is a GPU for each, of those that CUDA_VISIBLE_DEVICES names or else all, in turn if there are fewer;
+    /// `cuda:N` the one of that number for all. `auto`, the default, is `cuda` if there are GPUs and `cpu` otherwise, as far as the program
+    /// can. SARDANA_DEVICE says the same where this is left out. It never reaches the result.
+    #[arg(long, value_name = "auto|cpu|cuda|cuda:N")]
+    device: Option<DeviceChoice>,
+}
+
+impl Computing {
+    pub(crate) fn device(&self) -> Result<DeviceChoice, Failure> {
+        DeviceChoice::said(self.device).map_err(Failure::usage)
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
@@ -174,6 +193,7 @@ impl Run {
             restarts,
             balancing,
             linking,
+            computing,
             saving,
             saving_place,
             listen,
@@ -201,6 +221,8 @@ impl Run {
             output: printing.output()?,
             checkpoints: checkpointing(saving, saving_place)?,
             ..LaunchConfig::program(program, arguments, staffing)
+                .on(computing.device()?)
+                .map_err(Failure::failed)?
         };
         launch.environment.extend(linking.environment());
         Ok((launch, heeding.config(notices)))
