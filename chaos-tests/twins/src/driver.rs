@@ -10,7 +10,7 @@
     reason = "loading a library and calling what is in it cannot be checked by the compiler"
 )]
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString, OsString, c_char};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,11 +23,13 @@ use crate::compiler::{CompileError, Compiler};
 use crate::source::Source;
 
 /// The driver's own sources.
-const SOURCES: [(&str, &str); 6] = [
+const SOURCES: [(&str, &str); 8] = [
     ("state.h", include_str!("../host/driver/state.h")),
     ("state.cc", include_str!("../host/driver/state.cc")),
     ("kernels.h", include_str!("../host/driver/kernels.h")),
     ("kernels.cc", include_str!("../host/driver/kernels.cc")),
+    ("process.h", include_str!("../host/driver/process.h")),
+    ("process.cc", include_str!("../host/driver/process.cc")),
     ("api.cc", include_str!("../host/driver/api.cc")),
     ("unit.cc", include_str!("../host/driver/unit.cc")),
 ];
@@ -51,6 +53,10 @@ pub enum Planted {
     FreeEarly = 5,
     /// The device is gone.
     DeviceGone = 6,
+    /// The process dies by SIGKILL in the middle of a copy between the host and the device.
+    DieInCopy = 7,
+    /// The process dies by SIGKILL in the middle of a launch.
+    DieInLaunch = 8,
 }
 
 /// What is counted since a session began.
@@ -93,6 +99,40 @@ pub struct Left {
     pub contexts: u64,
 }
 
+/// A twin driver on the disk, for processes that a test starts. It is gone with this.
+#[derive(Debug)]
+pub struct DriverFiles {
+    folder: TempDir,
+    kernels: Vec<PathBuf>,
+}
+
+impl DriverFiles {
+    /// The folder in which `libcuda.so` lies.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What a process finds in its environment that takes this for the machine's driver, with its kernels. What it does besides is said by more
+    /// variables: see [`Compiler::driver`], and `host/driver/process.cc`.
+    #[must_use]
+    pub fn environment(&self) -> Vec<(OsString, OsString)> {
+        let kernels: Vec<_> = self.kernels.iter().map(|path| path.as_os_str()).collect();
+        vec![
+            ("LD_LIBRARY_PATH".into(), self.folder().into()),
+            ("TWIN_KERNELS".into(), kernels.join(":".as_ref())),
+        ]
+    }
+
+    /// The variable by which one process alone, the first that comes so far, has the fault in the call of its kind that comes after `number` others;
+    /// `mark` is a file that is not there yet.
+    #[must_use]
+    pub fn planted(what: Planted, number: u64, mark: &Path) -> [(OsString, OsString); 2] {
+        let plant = format!("{}@{number}", what as u32);
+        [("TWIN_PLANT".into(), plant.into()), ("TWIN_ONCE".into(), mark.into())]
+    }
+}
+
 /// The twin driver, open in this process. There can be one, and it stays: see [`Compiler::driver`].
 #[derive(Debug)]
 pub struct Driver {
@@ -116,8 +156,27 @@ impl Compiler {
     /// # Errors
     /// See [`CompileError`].
     pub fn driver(&self, kernels: &[Source]) -> Result<Driver, CompileError> {
+        let DriverFiles { folder, kernels } = self.driver_files(kernels)?;
+        // SAFETY: it was just made of a source that has no initialisers but those of its own empty tables.
+        let library = unsafe { Library::new(folder.path().join(NAME)) }.map_err(CompileError::Load)?;
+        let driver = Driver {
+            library,
+            one_at_a_time: Mutex::new(()),
+            folder,
+        };
+        for file in kernels {
+            driver.add(&file)?;
+        }
+        Ok(driver)
+    }
+
+    /// Compiles a twin driver with these kernels for other processes, and opens nothing.
+    ///
+    /// # Errors
+    /// See [`CompileError`].
+    pub fn driver_files(&self, kernels: &[Source]) -> Result<DriverFiles, CompileError> {
         let folder = tempfile::tempdir()?;
-        let libraries = self.make_all(kernels, folder.path())?;
+        let kernels = self.make_all(kernels, folder.path())?;
         let own = folder.path().join("driver");
         fs::create_dir(&own)?;
         fs::write(folder.path().join("twin.h"), include_str!("../host/twin.h"))?;
@@ -126,17 +185,7 @@ impl Compiler {
         }
         let arguments = ["-shared", "driver/unit.cc", "-Wl,-soname,libcuda.so", "-ldl", "-o", NAME];
         self.run(folder.path(), "the twin driver", &arguments)?;
-        // SAFETY: it was just made of a source that has no initialisers but those of its own empty tables.
-        let library = unsafe { Library::new(folder.path().join(NAME)) }.map_err(CompileError::Load)?;
-        let driver = Driver {
-            library,
-            one_at_a_time: Mutex::new(()),
-            folder,
-        };
-        for file in libraries {
-            driver.add(&file)?;
-        }
-        Ok(driver)
+        Ok(DriverFiles { folder, kernels })
     }
 
     /// Each source as a library, several at once, as compilers take a second each.

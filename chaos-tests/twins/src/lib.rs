@@ -52,7 +52,7 @@ mod source;
 
 pub use argument::{Argument, Launch};
 pub use compiler::{CompileError, Compiler};
-pub use driver::{Count, Driver, Left, Planted, Session};
+pub use driver::{Count, Driver, DriverFiles, Left, Planted, Session};
 pub use library::{Fault, Twin};
 pub use memory::{Address, Memory};
 pub use source::Source;

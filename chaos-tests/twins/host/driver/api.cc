@@ -6,6 +6,7 @@
 #include <map>
 
 #include "kernels.h"
+#include "process.h"
 #include "state.h"
 
 using namespace driver;
@@ -41,11 +42,26 @@ bool is_idle() {
 void register_null_stream() {
     if (std::find(streams.begin(), streams.end(), &null_stream) == streams.end()) streams.push_back(&null_stream);
 }
+// What a copy does when it is carried out. A process that dies in it has done half.
+void move(void* to, const void* from, size_t bytes) {
+    bool dies = planted(DIE_IN_COPY);
+    memcpy(to, from, dies ? bytes / 2 : bytes);
+    if (dies) die();
+}
 int failed_or_ok() { return has_failed() ? ILLEGAL_ADDRESS : OK; }
 
 }  // namespace
 
-API int cuInit(unsigned) { return setting("TWIN_INIT", OK); }
+void driver::count_left(uint64_t left[LEFT]) {
+    const uint64_t found[LEFT] = {held(), pinned(), streams.empty() ? 0 : streams.size() - 1, events, modules, contexts};
+    std::copy(found, found + LEFT, left);
+}
+
+API int cuInit(unsigned) {
+    LOCKED;
+    begin_process();
+    return setting("TWIN_INIT", OK);
+}
 API int cuDriverGetVersion(int* version) { return *version = setting("TWIN_VERSION", 12080), OK; }
 API int cuDeviceGetCount(int* count) { return *count = setting("TWIN_DEVICES", 1), OK; }
 API int cuDeviceGet(int* device, int ordinal) {
@@ -223,13 +239,13 @@ API int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* 
     ON_DEVICE;
     if (!is_pinned(from)) {
         std::vector<char> aside((const char*)from, (const char*)from + bytes);
-        push(of(stream), [=] { if (inside(to, bytes, true, "a copy to")) memcpy((void*)to, aside.data(), bytes); });
+        push(of(stream), [=] { if (inside(to, bytes, true, "a copy to")) move((void*)to, aside.data(), bytes); });
         return OK;
     }
     counters[UP] += bytes;
     ++counters[COPIES];
     Stream* on = planted(COPY_ELSEWHERE) ? another(of(stream)) : of(stream);
-    push(on, [=] { if (inside(to, bytes, true, "a copy to")) memcpy((void*)to, from, bytes); }, from, bytes);
+    push(on, [=] { if (inside(to, bytes, true, "a copy to")) move((void*)to, from, bytes); }, from, bytes);
     return OK;
 }
 API int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
@@ -241,7 +257,7 @@ API int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream
         ++counters[COPIES];
         if (planted(COPY_ELSEWHERE)) on = another(on);
     }
-    push(on, [=] { if (inside(from, bytes, true, "a copy of")) memcpy(to, (void*)from, bytes); }, to, bytes);
+    push(on, [=] { if (inside(from, bytes, true, "a copy of")) move(to, (void*)from, bytes); }, to, bytes);
     if (!pinned) run_until([=] { return on->operations.empty(); });
     return failed_or_ok();
 }
@@ -279,8 +295,11 @@ API int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, un
     ++counters[LAUNCHES];
     Stream* on = planted(LAUNCH_ELSEWHERE) ? another(of(stream)) : of(stream);
     push(on, [=] {
-        const uint32_t grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
+        // A process that dies in a launch has done about half of its blocks.
+        bool dies = planted(DIE_IN_LAUNCH);
+        const uint32_t grid[3] = {dies ? (gx + 1) / 2 : gx, gy, gz}, block[3] = {bx, by, bz};
         run(*of_name, grid, block, values);
+        if (dies) die();
     });
     return OK;
 }
@@ -319,9 +338,7 @@ API const char* twin_fault() {
     LOCKED;
     return report();
 }
-// What was not given back: buffers, pinned memory, streams, events, modules, contexts.
-API void twin_left(uint64_t left[6]) {
+API void twin_left(uint64_t left[LEFT]) {
     LOCKED;
-    const uint64_t found[6] = {held(), pinned(), streams.empty() ? 0 : streams.size() - 1, events, modules, contexts};
-    std::copy(found, found + 6, left);
+    count_left(left);
 }

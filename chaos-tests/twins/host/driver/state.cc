@@ -2,6 +2,8 @@
 // an order that the seed draws, as far as streams and events allow. Memory is poisoned, apart from its neighbours, and closed to the host.
 #include "state.h"
 
+#include "process.h"
+
 #include <algorithm>
 #include <cstring>
 #include <sys/mman.h>
@@ -88,7 +90,7 @@ bool planted(Plant which) {
     if (kind != which) return false;
     if (number == 0) {
         kind = NOTHING;
-        return true;
+        return is_first();
     }
     --number;
     return false;

@@ -30,7 +30,7 @@ enum Code : int {
 enum Counter { UP, DOWN, LAUNCHES, STREAM_WAITS, HOST_WAITS, FREES, COPIES, CALLS, COUNTERS };
 
 // A call that is carried out wrongly, as a program would have made it that has the fault. One at a time.
-enum Plant { NOTHING, FORGET_STREAM_WAIT, FORGET_HOST_WAIT, LAUNCH_ELSEWHERE, COPY_ELSEWHERE, FREE_EARLY, DEVICE_GONE };
+enum Plant { NOTHING, FORGET_STREAM_WAIT, FORGET_HOST_WAIT, LAUNCH_ELSEWHERE, COPY_ELSEWHERE, FREE_EARLY, DEVICE_GONE, DIE_IN_COPY, DIE_IN_LAUNCH };
 
 struct Event {
     // How often it was recorded, and how many of these records streams have passed.

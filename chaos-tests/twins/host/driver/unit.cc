@@ -1,4 +1,5 @@
 // The twin driver as one unit.
 #include "state.cc"
 #include "kernels.cc"
+#include "process.cc"
 #include "api.cc"
