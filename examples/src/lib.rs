@@ -3,6 +3,7 @@
 //! - [`linear_regression`]: least squares in plain Rust, beside its closed form: the shortest complete model;
 //! - [`digits`]: a neural network for handwritten digits, with gradients by candle;
 //! - [`mnist`], [`cifar`], [`chars`], [`diabetes`]: jobs on data in their own formats, with networks that people use;
+//! - [`cuda_mlp`]: a perceptron that trains on GPUs and on processors, to the same bits;
 //! - [`showing`]: runs a job and shows how far it is;
 //! - [`networks`]: the networks of the examples, with candle;
 //! - [`table`]: reads the numbers of a CSV file.
@@ -11,6 +12,7 @@
 
 pub mod chars;
 pub mod cifar;
+pub mod cuda_mlp;
 pub mod diabetes;
 pub mod digits;
 pub mod linear_regression;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use console::Term;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use sardana::device::DeviceChoice;
 use sardana::launch::{Event, LaunchConfig, launch};
 use sardana::model::{ModelError, Trainable};
 use sardana::train::log;
@@ -20,13 +21,25 @@ where
     M: Trainable,
     F: FnOnce(&JobSpec) -> Result<M, ModelError>,
 {
+    train_on(job, DeviceChoice::said(None)?, metrics, build)
+}
+
+/// As [`train`], with this host's GPUs dealt out to the workers as `device` says.
+///
+/// # Errors
+/// When the job fails, or there is no such device.
+pub fn train_on<M, F>(job: &Job, device: DeviceChoice, metrics: &[&str], build: F) -> Result<Summary>
+where
+    M: Trainable,
+    F: FnOnce(&JobSpec) -> Result<M, ModelError>,
+{
     serve_if_started_by_agent(job, build);
     let mut shown = Shown::new(job, metrics);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let summary = runtime.block_on(async {
         let config = LaunchConfig {
             checkpoints: job.checkpoints().cloned(),
-            ..LaunchConfig::this_program(*job.staffing())?
+            ..LaunchConfig::this_program(*job.staffing())?.on(device)?
         };
         let launched = launch(config).await?;
         launched.finish(|_, event| shown.event(event)).await

@@ -2,7 +2,9 @@
 //! has an element for each output; `dx`, `dw`, `dy` and `db` are gradients of the same shapes, summed over the batch where they have no row for each
 //! sample.
 //!
-//! Each result is one chain of fused multiply-adds.
+//! Each result is one chain of fused multiply-adds. Processors that have an instruction for these use it, and give the same bits.
+
+use multiversion::multiversion;
 
 use super::Number as _;
 
@@ -22,6 +24,7 @@ pub struct Sizes {
 /// # Panics
 /// When a slice is shorter than its shape.
 #[must_use]
+#[multiversion(targets("x86_64+avx2+fma"))]
 pub fn forward(x: &[f32], w: &[f32], b: &[f32], sizes: Sizes) -> Vec<f32> {
     let Sizes { batch, outputs, inputs } = sizes;
     matrix(batch, outputs, |n, o| {
@@ -35,6 +38,7 @@ pub fn forward(x: &[f32], w: &[f32], b: &[f32], sizes: Sizes) -> Vec<f32> {
 /// # Panics
 /// When a slice is shorter than its shape.
 #[must_use]
+#[multiversion(targets("x86_64+avx2+fma"))]
 pub fn backward_inputs(dy: &[f32], w: &[f32], sizes: Sizes) -> Vec<f32> {
     let Sizes { batch, outputs, inputs } = sizes;
     matrix(batch, inputs, |n, i| {
@@ -48,6 +52,7 @@ pub fn backward_inputs(dy: &[f32], w: &[f32], sizes: Sizes) -> Vec<f32> {
 /// # Panics
 /// When a slice is shorter than its shape.
 #[must_use]
+#[multiversion(targets("x86_64+avx2+fma"))]
 pub fn backward_weights(dy: &[f32], x: &[f32], sizes: Sizes) -> Vec<f32> {
     let Sizes { batch, outputs, inputs } = sizes;
     matrix(outputs, inputs, |o, i| {
@@ -67,10 +72,12 @@ pub fn backward_biases(dy: &[f32], sizes: Sizes) -> Vec<f32> {
     (0..outputs).map(|o| sum(o).one_nan()).collect()
 }
 
+#[inline(always)]
 fn chain(start: f32, terms: impl Iterator<Item = (f32, f32)>) -> f32 {
     terms.fold(start, |sum, (left, right)| left.mul_add(right, sum)).one_nan()
 }
 
+#[inline(always)]
 fn matrix(rows: usize, columns: usize, element: impl Fn(usize, usize) -> f32) -> Vec<f32> {
     let element = &element;
     (0..rows)

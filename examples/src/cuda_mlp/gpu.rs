@@ -1,0 +1,175 @@
+//! The network on a GPU, by the kernels: state, images between layers and gradients lie there, and only a gradient's sum and the final values pass
+//! the bus.
+
+use std::cell::RefCell;
+
+use sardana::model::ModelError;
+use sardana_cuda::device::{Device, DeviceError, DeviceTensor, Pinned, Stream};
+use sardana_cuda::parameters::Moments;
+
+use super::arithmetic::{Arithmetic, Batch, Found, Kind};
+use super::shape::Shape;
+
+/// All is done in order.
+const ON: Stream = Stream::Compute;
+
+/// A network's state in a GPU's memory.
+#[derive(Debug)]
+pub struct Gpu {
+    shape: Shape,
+    description: String,
+    /// By [`Kind`].
+    state: [DeviceTensor<f32>; 3],
+    /// What a gradient takes, which changes nothing that is shown.
+    room: RefCell<Room>,
+    device: Device,
+}
+
+#[derive(Debug)]
+struct Room {
+    gradient: DeviceTensor<f32>,
+    on_host: Pinned<f32>,
+}
+
+/// A batch there.
+struct Passed {
+    labels: DeviceTensor<u32>,
+    /// What goes into each layer, and the scores at the end.
+    values: Vec<DeviceTensor<f32>>,
+}
+
+impl Gpu {
+    /// With these values, and no update yet, on the GPU of this number.
+    ///
+    /// # Errors
+    /// When it cannot be used, or has too little memory.
+    pub fn new(ordinal: usize, shape: Shape, values: &[f32]) -> Result<Self, DeviceError> {
+        let device = Device::open(ordinal)?;
+        let none = || DeviceTensor::zeros(&device, ON, values.len());
+        let state = [DeviceTensor::from_slice(&device, ON, values)?, none()?, none()?];
+        let room = RefCell::new(Room {
+            gradient: none()?,
+            on_host: Pinned::zeros(&device, values.len())?,
+        });
+        Ok(Self {
+            shape,
+            description: device.description()?,
+            state,
+            room,
+            device,
+        })
+    }
+
+    fn forward(&self, batch: &Batch) -> Result<Passed, DeviceError> {
+        let (device, on) = (&self.device, self.device.on(ON));
+        let layers = self.shape.layers();
+        let [state, ..] = &self.state;
+        let rows = batch.labels.len();
+        let mut values = vec![DeviceTensor::from_slice(device, ON, &batch.images)?];
+        for (number, layer) in layers.iter().enumerate() {
+            let (weights, biases) = (state.part(layer.weights.clone()), state.part(layer.biases.clone()));
+            let mut result = DeviceTensor::unset(device, ON, rows * layer.outputs)?;
+            let inputs = [&values[number].view(), &weights, &biases];
+            on.dense_forward(&mut result.view_mut(), inputs, layer.sizes(rows))?;
+            if number + 1 < layers.len() {
+                on.rectify(&mut result.view_mut())?;
+            }
+            values.push(result);
+        }
+        let labels = DeviceTensor::from_slice(device, ON, &batch.labels)?;
+        Ok(Passed { labels, values })
+    }
+
+    /// For each row of the scores whether it is right, once that is known.
+    fn hit(&self, scores: &DeviceTensor<f32>, labels: &DeviceTensor<u32>) -> Result<DeviceTensor<u32>, DeviceError> {
+        let mut hit = DeviceTensor::unset(&self.device, ON, labels.len())?;
+        let on = self.device.on(ON);
+        on.hits(&mut hit.view_mut(), &scores.view(), &labels.view())?;
+        Ok(hit)
+    }
+
+    /// Enqueues the passes back through all layers, from the scores' gradient on.
+    fn backward(
+        &self,
+        mut gradient: DeviceTensor<f32>,
+        passed: &[DeviceTensor<f32>],
+        rows: usize,
+        out: &mut DeviceTensor<f32>,
+    ) -> Result<(), DeviceError> {
+        let on = self.device.on(ON);
+        let [state, ..] = &self.state;
+        for (number, layer) in self.shape.layers().iter().enumerate().rev() {
+            let (sizes, inputs) = (layer.sizes(rows), passed[number].view());
+            let both = [&gradient.view(), &inputs];
+            on.dense_backward_weights(&mut out.part_mut(layer.weights.clone()), both, sizes)?;
+            on.dense_backward_biases(&mut out.part_mut(layer.biases.clone()), &gradient.view(), sizes)?;
+            if number > 0 {
+                let mut before = DeviceTensor::unset(&self.device, ON, inputs.len())?;
+                let both = [&gradient.view(), &state.part(layer.weights.clone())];
+                on.dense_backward_inputs(&mut before.view_mut(), both, sizes)?;
+                on.rectify_backward(&mut before.view_mut(), &inputs)?;
+                gradient = before;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Arithmetic for Gpu {
+    fn device(&self) -> String {
+        self.description.clone()
+    }
+
+    fn gradient(&self, batch: &Batch, out: &mut [f32]) -> Result<Found, ModelError> {
+        let on = self.device.on(ON);
+        let Passed { labels, mut values } = self.forward(batch)?;
+        let mut scores = values.pop().ok_or("expected scores, found none")?;
+        let hit = self.hit(&scores, &labels)?;
+        on.distances(&mut scores.view_mut(), &labels.view())?;
+        let mut squares = DeviceTensor::<f64>::unset(&self.device, ON, 1)?;
+        on.squares(&mut squares.view_mut(), &[scores.view()], 1.0)?;
+        let Room { gradient, on_host } = &mut *self.room.borrow_mut();
+        self.backward(scores, &values, batch.labels.len(), gradient)?;
+        on_host.copy_down(ON, gradient, 0, 0..out.len())?;
+        out.copy_from_slice(on_host.read()?);
+        Ok(Found {
+            squares: squares.to_vec()?.into_iter().sum(),
+            hits: hit.to_vec()?.into_iter().map(u64::from).sum(),
+        })
+    }
+
+    fn hits(&self, batch: &Batch) -> Result<u64, ModelError> {
+        let Passed { labels, values } = self.forward(batch)?;
+        let scores = values.last().ok_or("expected scores, found none")?;
+        let hit = self.hit(scores, &labels)?.to_vec()?;
+        Ok(hit.into_iter().map(u64::from).sum())
+    }
+
+    fn update(&mut self, gradient: &[f32], by: Moments) -> Result<(), ModelError> {
+        let Room {
+            gradient: there,
+            on_host,
+        } = self.room.get_mut();
+        on_host.write()?.copy_from_slice(gradient);
+        on_host.copy_up(ON, 0..gradient.len(), there, 0)?;
+        let [values, means, squares] = &mut self.state;
+        let on = self.device.on(ON);
+        on.adam(
+            &mut values.view_mut(),
+            &mut means.view_mut(),
+            &mut squares.view_mut(),
+            &there.view(),
+            by,
+        )?;
+        Ok(())
+    }
+
+    fn read(&self, kind: Kind) -> Result<Vec<f32>, ModelError> {
+        Ok(self.state[kind as usize].to_vec()?)
+    }
+
+    fn write(&mut self, kind: Kind, values: &[f32]) -> Result<(), ModelError> {
+        self.state[kind as usize] = DeviceTensor::from_slice(&self.device, ON, values)?;
+        Ok(())
+    }
+}

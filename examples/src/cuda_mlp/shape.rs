@@ -1,0 +1,110 @@
+//! The sizes of a multi-layer perceptron, and where each of its tensors lies among all values, one behind the other. Must not know values.
+
+use std::ops::Range;
+
+use sardana::model::{Dtype, TensorSpec};
+use sardana_cuda::reference::dense::Sizes;
+
+/// A dense layer: `y = x wᵀ + b`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layer {
+    /// Elements of a sample, and of its result.
+    pub inputs: usize,
+    /// Elements of a sample's result.
+    pub outputs: usize,
+    /// Where its weights lie: outputs by inputs, row-major.
+    pub weights: Range<usize>,
+    /// Where its biases lie, one for each output.
+    pub biases: Range<usize>,
+}
+
+impl Layer {
+    /// Its sizes for so many samples.
+    #[must_use]
+    pub const fn sizes(&self, batch: usize) -> Sizes {
+        Sizes {
+            batch,
+            outputs: self.outputs,
+            inputs: self.inputs,
+        }
+    }
+}
+
+/// Layers one behind the other, with rectifiers between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    layers: Vec<Layer>,
+    specs: Vec<TensorSpec>,
+    places: Vec<Range<usize>>,
+}
+
+impl Shape {
+    /// From these sizes: of a sample, of what lies between layers, and of the scores.
+    #[must_use]
+    pub fn new(sizes: &[usize]) -> Self {
+        let (mut layers, mut specs, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        let mut end = 0;
+        for (number, pair) in sizes.windows(2).enumerate() {
+            let [inputs, outputs] = [pair[0], pair[1]];
+            let weights = end..end + outputs * inputs;
+            let biases = weights.end..weights.end + outputs;
+            end = biases.end;
+            specs.push(TensorSpec::new(format!("{number}.weights"), Dtype::F32, &[outputs, inputs]));
+            specs.push(TensorSpec::new(format!("{number}.biases"), Dtype::F32, &[outputs]));
+            places.extend([weights.clone(), biases.clone()]);
+            layers.push(Layer {
+                inputs,
+                outputs,
+                weights,
+                biases,
+            });
+        }
+        Self { layers, specs, places }
+    }
+
+    /// The layers, the first one first.
+    #[must_use]
+    pub fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// What its tensors are called, with their shapes; f32 all.
+    #[must_use]
+    pub fn specs(&self) -> &[TensorSpec] {
+        &self.specs
+    }
+
+    /// Where each of them lies.
+    #[must_use]
+    pub fn places(&self) -> &[Range<usize>] {
+        &self.places
+    }
+
+    /// How many values there are.
+    #[must_use]
+    pub fn values(&self) -> usize {
+        self.places.last().map_or(0, |last| last.end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_lie_one_behind_the_other() {
+        let shape = Shape::new(&[3, 2, 4]);
+        assert_eq!(shape.places(), [0..6, 6..8, 8..16, 16..20]);
+        assert_eq!((shape.values(), shape.layers().len()), (20, 2));
+        let elements: Vec<_> = shape.specs().iter().map(|spec| spec.elements().unwrap()).collect();
+        assert_eq!(elements, [6, 2, 8, 4]);
+        assert_eq!(
+            shape.layers()[1].sizes(5),
+            Sizes {
+                batch: 5,
+                outputs: 4,
+                inputs: 2
+            }
+        );
+    }
+}
