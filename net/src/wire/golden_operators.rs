@@ -142,6 +142,10 @@ fn what_an_operator_sees() {
         "aa".repeat(16)
     );
     golden(&OperatorAnswer::Status(Box::new(status)), &text);
+}
+
+#[test]
+fn what_a_worker_is_doing() {
     for (index, doing) in [
         Doing::Waiting,
         Doing::Answering,
