@@ -75,7 +75,7 @@ async fn a_child_that_replaces_another_finds_what_that_found() {
     let (logs, mark) = (folder.path().join("logs"), folder.path().join("mark"));
     // The first that was dealt b fails; all others stay as long as their agent.
     let script = format!(
-        "echo $DEALT; if [ $DEALT = b ] && mkdir {}; then exit 1; fi; cat >/dev/null",
+        "echo $DEALT; if [ $DEALT = b ] && mkdir {} 2>/dev/null; then exit 1; fi; cat >/dev/null",
         mark.display()
     );
     let config = AgentConfig {
