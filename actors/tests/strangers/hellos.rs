@@ -62,7 +62,11 @@ async fn another_machine_or_build_is_refused_by_name() {
         ("processor", |hello| {
             hello.identity.fingerprint.processor = "x86_64".to_owned()
         }),
-        ("device", |hello| hello.identity.fingerprint.device = "H200".to_owned()),
+        // Only where it gives other bits.
+        ("computes on H200", |hello| {
+            hello.identity.fingerprint.device = "H200".to_owned();
+            hello.identity.fingerprint.probe = StateHash::of(b"y");
+        }),
         ("libraries", |hello| hello.identity.fingerprint.libraries = "two".to_owned()),
         ("program", |hello| hello.identity.fingerprint.program = StateHash::of(b"y")),
         ("probe", |hello| hello.identity.fingerprint.probe = StateHash::of(b"y")),
