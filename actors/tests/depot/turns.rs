@@ -16,6 +16,12 @@ const QUICK: Patience = Patience {
     wait_every: Duration::from_millis(1),
 };
 
+/// The same where a busy disk, of which a depot waits no more than some times either, has time to be done.
+const UNHURRIED: Patience = Patience {
+    wait_every: Duration::from_millis(20),
+    ..QUICK
+};
+
 /// As many streams as there are turns, which hold theirs and send nothing, beside `first`.
 async fn holders(first: &Raw, many: usize) -> Vec<Raw> {
     let mut holders = Vec::new();
@@ -46,7 +52,7 @@ async fn a_writer_that_waits_for_its_turn_is_not_refused_however_often_it_is_tol
 #[tokio::test]
 async fn a_writer_of_much_lets_others_in_between_and_goes_on() {
     let authority = authority();
-    let (place, _) = place(&authority, 1, QUICK);
+    let (place, _) = place(&authority, 1, UNHURRIED);
     let first = Raw::dial(&authority, &place, &Request::Get { pieces: 0 }).await;
     let _others = holders(&first, MAX_PUTS - 1).await;
     let all = pieces(2, 100);
