@@ -60,7 +60,7 @@ const fn packed(bytes: u64) -> u64 {
 
 /// Bytes that all links of a worker hold at most, for gradients of so many bytes.
 ///
-/// Where a running sum goes from rank to rank, a rank has [`WAYS`] links each way. Where owners add, it has up to two with each other
+/// Where a running sum goes from rank to rank, a rank has two links each way. Where owners add, it has up to two with each other
 /// rank; a plan is such only where the busiest rank moves no more than four gradients and [`STAR_BYTES`] for each rank but two, and no link has
 /// more than two steps of that: one under way, and one that is not acknowledged. Memory that two processes share is all there from the start, and
 /// counted where it is made, at the sending end.
