@@ -293,6 +293,8 @@ async fn fetched_state(
 mod tests {
     use std::cell::Cell;
 
+    use tokio::time::advance;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -301,10 +303,10 @@ mod tests {
         let (moved, signs) = (Moved::default(), Cell::new(0));
         let copying = async {
             // Between two looks of the task that waits.
-            tokio::time::sleep(HASHING_SIGN / 2).await;
+            advance(HASHING_SIGN / 2).await;
             for bytes in [1, 0, 0, 7] {
                 moved.add(bytes);
-                tokio::time::sleep(HASHING_SIGN).await;
+                advance(HASHING_SIGN).await;
             }
             reply.send(vec![Bytes::from_static(b"share")]).unwrap();
         };

@@ -1,7 +1,7 @@
 // Looks at every access of a kernel to memory before it happens. The compiler announces them by the calls that it makes for its thread
 // sanitizer, whose own library is not there.
 //
-// Found are accesses outside of every buffer, writes to what is only read, reads of what nobody has written, and races: two accesses to one
+// Found are accesses outside of every buffer, writes to what is only read, reads of what was not written, and races: two accesses to one
 // element, one of them a write, by threads between which there is no barrier of their block. What is found does not depend on the order in which
 // threads run.
 #include "twin.h"

@@ -14,7 +14,7 @@ struct TwinKernel {
     const unsigned* sizes;
 };
 
-// A buffer in the device's memory, as whoever launches describes it. The layout is known to library.rs.
+// A buffer in the device's memory, as the caller that launches describes it. The layout is known to library.rs.
 struct TwinBuffer {
     uint64_t start;
     uint64_t bytes;

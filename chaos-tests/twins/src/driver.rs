@@ -2,7 +2,7 @@
 //!
 //! Streams do nothing before they must, or do it at once, in an order that a seed draws as far as streams and events allow. Memory of the device is
 //! poisoned when it is given and when it is freed, is never given twice, and is closed to the host. Found are launches and copies that touch
-//! memory which is nobody's, not yet valid, or freed; pinned memory freed too early; events that nobody records; PTX whose parameters are not those of
+//! memory that was not allocated, is not yet valid, or is freed; pinned memory freed too early; events that are never recorded; PTX whose parameters are not those of
 //! the source. What was forgotten otherwise shows in the bits of a result, for some seeds.
 
 #![expect(
@@ -34,7 +34,7 @@ const SOURCES: [(&str, &str); 8] = [
     ("unit.cc", include_str!("../host/driver/unit.cc")),
 ];
 
-/// Its name within itself must be this one, so that whoever asks for it by this name gets the one that is open already.
+/// Its name within itself must be this one, so that a program that opens it by this name gets the one that is open already.
 const NAME: &str = "libcuda.so";
 
 /// A call of the driver that is carried out wrongly, as by a program that has the fault.

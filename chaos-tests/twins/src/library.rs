@@ -64,7 +64,7 @@ struct Kernel {
     sizes: Vec<u32>,
 }
 
-/// A compiled source. Its launches run one after the other, whoever asks.
+/// A compiled source. Its launches run one after the other, also those of several threads.
 #[derive(Debug)]
 pub struct Twin {
     kernels: Vec<Kernel>,

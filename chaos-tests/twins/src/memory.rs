@@ -11,7 +11,7 @@ const ALIGNMENT: usize = 256;
 const GUARD: u8 = 0xa5;
 const GUARD_BYTES: usize = ALIGNMENT;
 
-/// What is in a buffer that nobody has written: as numbers they are NaNs.
+/// What is in a buffer that was not written: as numbers they are NaNs.
 const POISON: u8 = 0xff;
 
 /// A place in a [`Memory`], as a kernel knows it.

@@ -1,6 +1,6 @@
 //! Structures that kernels take by value, and rows of tables that they read from the device's memory. Knows addresses as numbers, and no device.
 //!
-//! Their layout is that of the structures of the same names in `kernels/*.cu`. An address is one of the device, and whoever launches sees to it that what
+//! Their layout is that of the structures of the same names in `kernels/*.cu`. An address is one of the device, and the caller that launches sees to it that what
 //! lies there is as long as it says, aligned to its elements, and stays until the launch has ended.
 
 use bytemuck::{Pod, Zeroable};

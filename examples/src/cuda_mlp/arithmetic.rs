@@ -66,9 +66,9 @@ pub trait Arithmetic {
     /// When the device fails.
     fn read(&self, kind: Kind) -> Result<Vec<f32>, ModelError>;
 
-    /// Takes all values of a kind.
+    /// Takes those values of a kind that begin at `start`.
     ///
     /// # Errors
     /// When the device fails.
-    fn write(&mut self, kind: Kind, values: &[f32]) -> Result<(), ModelError>;
+    fn write(&mut self, kind: Kind, start: usize, values: &[f32]) -> Result<(), ModelError>;
 }

@@ -1,5 +1,5 @@
-//! The network on a GPU, by the kernels: state, images between layers and gradients lie there, and only a gradient's sum and the final values pass
-//! the bus.
+//! The network on a GPU, by the kernels: the state and what passes between layers lie there. Images and means go up, gradients and what is shown come
+//! down.
 
 use std::cell::RefCell;
 
@@ -168,8 +168,9 @@ impl Arithmetic for Gpu {
         Ok(self.state[kind as usize].to_vec()?)
     }
 
-    fn write(&mut self, kind: Kind, values: &[f32]) -> Result<(), ModelError> {
-        self.state[kind as usize] = DeviceTensor::from_slice(&self.device, ON, values)?;
-        Ok(())
+    fn write(&mut self, kind: Kind, start: usize, values: &[f32]) -> Result<(), ModelError> {
+        let on_host = &mut self.room.get_mut().on_host;
+        on_host.write()?[..values.len()].copy_from_slice(values);
+        Ok(on_host.copy_up(ON, 0..values.len(), &mut self.state[kind as usize], start)?)
     }
 }

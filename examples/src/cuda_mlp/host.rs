@@ -91,8 +91,8 @@ impl Arithmetic for Host {
         Ok(self.state[kind as usize].clone())
     }
 
-    fn write(&mut self, kind: Kind, values: &[f32]) -> Result<(), ModelError> {
-        self.state[kind as usize].copy_from_slice(values);
+    fn write(&mut self, kind: Kind, start: usize, values: &[f32]) -> Result<(), ModelError> {
+        self.state[kind as usize][start..start + values.len()].copy_from_slice(values);
         Ok(())
     }
 }

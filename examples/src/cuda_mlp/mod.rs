@@ -221,10 +221,8 @@ impl Trainable for Mlp {
         if elements.len() != place.len() || !rest.is_empty() {
             return Err(format!("expected {} bytes, found {}", place.len() * 4, bytes.len()).into());
         }
-        let mut values = self.device.read(kind)?;
-        let own = values[place].iter_mut().zip(elements);
-        own.for_each(|(value, bytes)| *value = f32::from_le_bytes(*bytes));
-        self.device.write(kind, &values)
+        let values: Vec<f32> = elements.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        self.device.write(kind, place.start, &values)
     }
 
     fn evaluate(&self) -> Result<Vec<(String, f64)>, ModelError> {

@@ -174,7 +174,7 @@ mod tests {
             "{hidden:?}"
         );
         assert_eq!(deal(CUDA, 2, Some(OsString::new()), two), Err(NoGpu::Hidden(CUDA)));
-        // A list that makes no sense is nobody's word.
+        // A list that makes no sense says neither.
         let wrong = || Some(OsString::from("all"));
         assert_eq!(deal(DeviceChoice::Auto, 2, wrong(), two), Err(NoGpu::Names("all".into())));
         assert_eq!(

@@ -141,7 +141,7 @@ uint64_t allocate(size_t bytes, bool now) {
         region = (char*)mmap(nullptr, REGION, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         used = 0;
     }
-    // Nothing is used twice: what was freed stays poisoned, and is nobody's.
+    // Nothing is used twice: what was freed stays poisoned, and is not allocated again.
     size_t start = used + ALIGNMENT, pages = (start + bytes + PAGE) / PAGE * PAGE;
     if (bytes > limit - std::min(limit, in_use) || pages > REGION) return 0;
     mprotect(region + used, pages - used, PROT_READ | PROT_WRITE);
@@ -161,7 +161,7 @@ void valid_from_now(uint64_t address) {
 
 void release(uint64_t address) {
     auto found = allocations.find(address);
-    if (found == allocations.end()) return fault("memory is freed that is nobody's");
+    if (found == allocations.end()) return fault("memory is freed that is not allocated");
     Open open;
     memset((void*)address, POISON, found->second.bytes);
     in_use -= found->second.bytes;
@@ -179,7 +179,7 @@ bool inside(uint64_t address, size_t bytes, bool valid, const char* what) {
             return false;
         }
     }
-    fault(std::string(what) + " memory that is nobody's, or no longer");
+    fault(std::string(what) + " memory that is not allocated, or no longer");
     return false;
 }
 

@@ -45,7 +45,7 @@ impl Account {
         self.found
     }
 
-    /// Takes so many bytes. Whoever cannot get them after all calls [`Self::refuse`].
+    /// Takes so many bytes. A caller that cannot get them after all calls [`Self::refuse`].
     pub(super) fn take(&mut self, bytes: u64) -> Result<(), BeyondLimit> {
         let found = &mut self.found;
         found.asked = found.asked.saturating_add(bytes);

@@ -26,7 +26,7 @@ macro_rules! elements {
 elements!(u8, u32, u64, f32, f64, bf16, f16);
 
 /// So many elements, one behind the other, in a device's memory. Valid on the stream that it is at home on; on the other one, and for use by
-/// it at the end, whoever enqueues says what waits for what ([`Device::wait`]).
+/// it at the end, the caller that enqueues says what waits for what ([`Device::wait`]).
 #[derive(Debug)]
 pub struct DeviceTensor<T> {
     device: Device,

@@ -69,7 +69,7 @@ impl DeviceBytes {
             return Ok(());
         }
         stream.context().bind_to_thread()?;
-        // SAFETY: the bounds are checked above, and nobody else has `to` until the stream has come past the copy.
+        // SAFETY: the bounds are checked above, and `to` is borrowed alone until the stream has come past the copy.
         unsafe { result::memcpy_dtoh_async(to, from, stream.cu_stream())? };
         stream.synchronize()
     }
@@ -126,7 +126,7 @@ impl<T> RawMemory<T> {
     }
 }
 
-/// Bytes of the host that a GPU reads and writes by itself, while the host goes on. Whoever looks at them waits for that first, and so does who frees
+/// Bytes of the host that a GPU reads and writes by itself, while the host goes on. Code that looks at them waits for that first, and so does code that frees
 /// them.
 #[derive(Debug)]
 pub(crate) struct PinnedBytes {
@@ -196,7 +196,7 @@ impl PinnedBytes {
         self.used.record(stream)
     }
 
-    /// Where a part of them lies, whoever uses it.
+    /// Where a part of them lies, also while the GPU uses it.
     ///
     /// # Panics
     /// When it lies beyond them.

@@ -1,5 +1,7 @@
 //! Runs a job on this host: a coordinator and an agent in this process, workers as processes of a program.
 
+mod error;
+
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -7,13 +9,12 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 pub use sardana_actors::agent::limits::{LOG_BYTES, LOG_FILES};
-use sardana_actors::agent::{self, Agent, AgentConfig, AgentError, AgentEvent};
+use sardana_actors::agent::{self, Agent, AgentConfig, AgentEvent};
 pub use sardana_actors::agent::{Colour, LogBounds, Output, OutputError};
 pub use sardana_actors::coordinator::Steering;
-use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, CoordinatorError, Past, Succession};
-use sardana_actors::depot::DepotStartError;
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past, Succession};
 use sardana_net::enrol::Registrar;
-use sardana_net::trust::{Authority, AuthorityError, Role};
+use sardana_net::trust::{Authority, Role};
 use sardana_protocol::membership::{GenerationEvent, JobEvent, Need, Summary};
 pub use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{Incarnation, JobId, WorkerId};
@@ -21,11 +22,11 @@ use sardana_storage::private::PrivateFolder;
 use tokio::sync::mpsc;
 
 use crate::checkpointing::{Checkpointing, Keeping, start_depot};
-use crate::device::{Dealt, DeviceChoice, DeviceChoiceError, NoGpu};
+use crate::device::{Dealt, DeviceChoice, NoGpu};
 use crate::environment::of_workers;
 use crate::hosts::place::{Offered, PlaceError, offer};
 use crate::job::Staffing;
-use crate::mirroring::MirroringError;
+pub use error::LaunchError;
 
 /// What to run, and how.
 #[derive(Debug, Clone)]
@@ -47,76 +48,6 @@ pub struct LaunchConfig {
     pub output: Output,
     /// Its checkpoints, if any are kept.
     pub checkpoints: Option<Checkpointing>,
-}
-
-/// Why a job did not finish.
-#[derive(Debug, thiserror::Error)]
-pub enum LaunchError {
-    /// This program's own path or the system's random numbers could not be had.
-    #[error("the job could not be launched: {0}")]
-    System(String),
-    /// No authority or certificate.
-    #[error(transparent)]
-    Authority(#[from] AuthorityError),
-    /// No coordinator.
-    #[error(transparent)]
-    Coordinator(#[from] CoordinatorError),
-    /// No agent.
-    #[error(transparent)]
-    Agent(#[from] AgentError),
-    /// What is said of the device makes no sense.
-    #[error(transparent)]
-    DeviceChoice(#[from] DeviceChoiceError),
-    /// There is no such device.
-    #[error(transparent)]
-    NoGpu(#[from] NoGpu),
-    /// The folder of checkpoints cannot be used.
-    #[error(transparent)]
-    Checkpoints(#[from] DepotStartError),
-    /// The mirror of its checkpoints cannot be used.
-    #[error(transparent)]
-    Mirror(#[from] MirroringError),
-    /// The job failed, for this reason.
-    #[error("the job failed: {0}")]
-    Failed(String),
-    /// All workers ended, and none is started again.
-    #[error(
-        "all workers have ended and none is started again; the last one: {last}. Its own words are on standard error; a worker's \
-         program calls sardana::train, serve_if_started_by_agent or group::join"
-    )]
-    NoWorkers {
-        /// How the last worker ended.
-        last: String,
-    },
-    /// The system does not start the program. Fix its path or its permissions.
-    #[error("no more workers can be started, {left} run, and the job needs {need}: {reason}")]
-    NotStarted {
-        /// How many workers run.
-        left: u32,
-        /// What the job needs.
-        need: Need,
-        /// What the system said of which program, and what to do.
-        reason: String,
-    },
-    /// Some workers ended, none is started again, and those that are left cannot train.
-    #[error(
-        "{left} of the job's workers are left and none is started again, but it needs {need}; the last to end: {last}. Its own \
-         words are on standard error; fix what ended it, or allow fewer workers (.min_workers) or more restarts (.restarts)"
-    )]
-    TooFew {
-        /// How many workers run.
-        left: u32,
-        /// What the job needs.
-        need: Need,
-        /// How the last worker ended.
-        last: String,
-    },
-    /// All workers are there, and their memory does not hold the gradients of one step.
-    #[error("the job needs {0}, and no more workers will come: start more of them, or set a larger .shard_capacity")]
-    NoRoom(Need),
-    /// The coordinator, a part of this process, broke. Report it.
-    #[error("the coordinator ended before the job; its last words are in the log")]
-    NoCoordinator,
 }
 
 /// What happens while a job runs.
