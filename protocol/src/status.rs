@@ -88,7 +88,7 @@ pub struct JobStatus {
 pub struct DeviceView {
     /// `cpu`, or what it is, in the workers' words.
     pub device: String,
-    /// Who computes on one of this kind.
+    /// The workers that compute on one of this kind.
     pub workers: Vec<WorkerId>,
 }
 
