@@ -302,15 +302,15 @@ mod tests {
         let (reply, copies) = oneshot::channel();
         let (moved, signs) = (Moved::default(), Cell::new(0));
         let copying = async {
-            // Between two looks of the task that waits.
-            advance(HASHING_SIGN / 2).await;
+            // Past the next look of the task that waits, however its instant is rounded.
             for bytes in [1, 0, 0, 7] {
                 moved.add(bytes);
-                advance(HASHING_SIGN).await;
+                advance(HASHING_SIGN * 3 / 2).await;
             }
             reply.send(vec![Bytes::from_static(b"share")]).unwrap();
         };
-        let (come, ()) = tokio::join!(come(copies, &moved, || signs.set(signs.get() + 1)), copying);
+        // The task that waits looks before the copying goes on.
+        let (come, ()) = tokio::join!(biased; come(copies, &moved, || signs.set(signs.get() + 1)), copying);
         assert_eq!((come.unwrap(), signs.get()), (vec![Bytes::from_static(b"share")], 2));
     }
 }
