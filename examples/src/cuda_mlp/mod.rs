@@ -122,12 +122,14 @@ impl Mlp {
     }
 }
 
-/// He's: evenly between bounds that keep the size of what passes a layer. The same for a seed everywhere.
+/// He's: evenly between bounds that keep the size of what passes a layer; the last layer's are a tenth, so that scores begin near 0, as far from any
+/// target as from another. The same for a seed everywhere.
 fn first_values(seed: u64, shape: &Shape) -> Vec<f32> {
     let mut values = vec![0.0; shape.values()];
     for (number, layer) in shape.layers().iter().enumerate() {
         let mut rng = CounterRng::new(seed, Domain::Weights { tensor: number as u32 });
-        let bound = (6.0 / layer.inputs.max(1) as f32).sqrt();
+        let is_last = number + 1 == shape.layers().len();
+        let bound = (6.0 / layer.inputs.max(1) as f32).sqrt() * if is_last { 0.1 } else { 1.0 };
         let weights = &mut values[layer.weights.clone()];
         weights.fill_with(|| (2.0 * rng.uniform_f32() - 1.0) * bound);
     }
