@@ -66,3 +66,20 @@ fn sizes_that_cannot_be_are_said_with_what_was_expected() {
         &["all-reduce"],
     );
 }
+
+#[test]
+fn sums_are_measured_beside_a_plain_loop() {
+    let [out, _] = said(&mut sardana("bench sums --sizes 64KiB --terms 1,3 --json"), 0);
+    let found: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let of = |row: &serde_json::Value| (row["type"].as_str().unwrap().to_owned(), row["gradients"].as_u64().unwrap());
+    let rows = found["rows"].as_array().unwrap();
+    let expected = [("f32", 1), ("f64", 1), ("f32", 3), ("f64", 3)].map(|(dtype, terms)| (dtype.to_owned(), terms));
+    assert_eq!(rows.iter().map(of).collect::<Vec<_>>(), expected);
+    for row in rows {
+        let number = |name: &str| row[name].as_f64().unwrap();
+        let ratio = number("ratio") * number("seconds") / number("plain_seconds");
+        assert!(number("seconds") > 0.0 && (ratio - 1.0).abs() < 1e-9, "{row}");
+    }
+    let [_, err] = said(&mut sardana("bench sums --sizes 1GiB --terms 16"), 2);
+    has(&err, &["expected at most 8.0 GiB", "16 gradients of 1.0 GiB"]);
+}

@@ -8,6 +8,7 @@ mod link;
 mod plot;
 mod progress;
 mod sizes;
+mod sums;
 mod times;
 mod wires;
 
@@ -22,7 +23,8 @@ use crate::ending::Failure;
 #[command(after_help = "Examples:\n  \
     sardana bench all-reduce -n 4        how long a step takes that only sums gradients\n  \
     sardana bench link --link quic       what one link between two workers carries\n  \
-    sardana bench copy --state 256MiB    what a join, a kill and a restore cost\n\n\
+    sardana bench copy --state 256MiB    what a join, a kill and a restore cost\n  \
+    sardana bench sums                   how fast gradients are added within memory\n\n\
     Exit codes: 0 all is measured, 1 it failed or does not fit, 2 wrong usage, 130 or 143 ended by a signal.")]
 pub(crate) struct Bench {
     #[command(subcommand)]
@@ -34,6 +36,7 @@ enum What {
     AllReduce(all_reduce::AllReduce),
     Link(link::Link),
     Copy(copy::Copy),
+    Sums(sums::Sums),
     #[command(hide = true)]
     Rank(exchange::Rank),
     #[command(hide = true)]
@@ -48,6 +51,7 @@ impl Bench {
             What::AllReduce(all_reduce) => all_reduce.carry_out(),
             What::Link(link) => link.carry_out(),
             What::Copy(copy) => copy.carry_out(),
+            What::Sums(sums) => sums.carry_out(),
             What::Member(member) => member.carry_out(),
             What::LinkEnd => link::end::carry_out(),
             What::Rank(rank) => rank.carry_out(),
