@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use console::Term;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sardana::device::DeviceChoice;
@@ -10,6 +10,7 @@ use sardana::launch::{Event, LaunchConfig, launch};
 use sardana::model::{ModelError, Trainable};
 use sardana::train::log;
 use sardana::{Job, JobEvent, JobSpec, Rate, StepReport, Summary, serve_if_started_by_agent};
+use tracing_subscriber::EnvFilter;
 
 /// Trains the job in worker processes of this program, as [`sardana::train()`] does, and shows how far it is. `metrics` are the names of the
 /// sums that the model reports, in their order.
@@ -51,6 +52,29 @@ where
     }
     println!("final state {} after {} steps", summary.hash, summary.step.get());
     Ok(summary)
+}
+
+/// What happens goes to standard error, as much of it as `RUST_LOG` asks for.
+pub fn logs() {
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::from_default_env())
+        .with_writer(std::io::stderr)
+        .init();
+}
+
+/// Whether a job that has ended reads at least this part of the held-out samples, if that is asked for.
+///
+/// # Errors
+/// When it does not.
+pub fn check_accuracy(summary: &Summary, at_least: Option<f64>) -> Result<()> {
+    let accuracy = summary.results.iter().find(|(name, _)| name == "accuracy");
+    if let (Some(least), Some((_, found))) = (at_least, accuracy) {
+        ensure!(
+            *found >= least,
+            "expected to read at least {least} of the held-out samples, found {found}"
+        );
+    }
+    Ok(())
 }
 
 /// A result as people read it: parts of a whole in percent.

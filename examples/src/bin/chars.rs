@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Parser;
 use sardana_examples::{chars::Text, showing};
-use tracing_subscriber::EnvFilter;
 
 /// Trains a small transformer that predicts the next letter of a text, and says how well it predicts the last tenth of it.
 #[derive(Parser)]
@@ -26,10 +25,7 @@ struct Arguments {
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::from_default_env())
-        .with_writer(std::io::stderr)
-        .init();
+    showing::logs();
     let text = match &arguments.data {
         Some(file) => Text::read(file)?,
         None => Text::built_in()?,

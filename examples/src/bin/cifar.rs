@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Parser;
 use sardana_examples::{cifar::Data, showing};
-use tracing_subscriber::EnvFilter;
 
 /// Trains a residual network on CIFAR-10, and says how well it tells the kinds of things apart that it has not seen.
 #[derive(Parser)]
@@ -38,10 +37,7 @@ struct Arguments {
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::from_default_env())
-        .with_writer(std::io::stderr)
-        .init();
+    showing::logs();
     let data = match &arguments.data {
         Some(folder) => Data::in_folder(folder),
         None => Data::made(arguments.made)?,

@@ -5,12 +5,11 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::Parser;
 use sardana::device::DeviceChoice;
 use sardana_examples::cuda_mlp::{self, Mlp};
 use sardana_examples::{mnist::Data, showing};
-use tracing_subscriber::EnvFilter;
 
 /// Trains a multi-layer perceptron that reads handwritten digits by Sardana's kernels alone, on GPUs or processors: the final state has the same bits.
 #[derive(Parser)]
@@ -40,10 +39,7 @@ struct Arguments {
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::from_default_env())
-        .with_writer(std::io::stderr)
-        .init();
+    showing::logs();
     let data = match &arguments.data {
         Some(folder) => Data::in_folder(folder),
         None => Data::from_digits()?,
@@ -55,12 +51,5 @@ fn main() -> Result<()> {
     let summary = showing::train_on(&job, device, &["loss", "accuracy"], |spec| {
         Mlp::new(spec, &data, &hidden, device)
     })?;
-    let accuracy = summary.results.iter().find(|(name, _)| name == "accuracy");
-    if let (Some(least), Some((_, found))) = (arguments.at_least, accuracy) {
-        ensure!(
-            *found >= least,
-            "expected to read at least {least} of the held-out images, found {found}"
-        );
-    }
-    Ok(())
+    showing::check_accuracy(&summary, arguments.at_least)
 }

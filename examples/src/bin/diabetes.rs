@@ -8,7 +8,6 @@ use anyhow::Result;
 use clap::Parser;
 use sardana_examples::diabetes::Patients;
 use sardana_examples::showing;
-use tracing_subscriber::EnvFilter;
 
 /// Trains a linear layer on 422 patients, and says how well it explains 20 others: least squares has a mean squared error of 2004.51869 there.
 #[derive(Parser)]
@@ -24,10 +23,7 @@ struct Arguments {
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::from_default_env())
-        .with_writer(std::io::stderr)
-        .init();
+    showing::logs();
     let patients = match arguments.data {
         Some(file) => Patients::read(&file)?,
         None => Patients::built_in()?,

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Parser;
 use sardana_examples::{digits::Digits, showing};
-use tracing_subscriber::EnvFilter;
 
 /// Trains a network that reads handwritten digits on two worker processes, or as many as `sardana run -n N -- digits` starts, and says how
 /// well it reads.
@@ -20,10 +19,7 @@ struct Arguments {
 
 fn main() -> Result<()> {
     let Arguments { images } = Arguments::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::from_default_env())
-        .with_writer(std::io::stderr)
-        .init();
+    showing::logs();
     let digits = match images {
         Some(path) => Digits::read(&path)?,
         None => Digits::built_in(),

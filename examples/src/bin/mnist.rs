@@ -4,10 +4,9 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::{Parser, ValueEnum};
 use sardana_examples::{mnist::Data, showing};
-use tracing_subscriber::EnvFilter;
 
 /// Trains a network that reads handwritten digits of 28 × 28 pixels, and says how well it reads those that it has not seen.
 #[derive(Parser)]
@@ -42,10 +41,7 @@ enum Network {
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::from_default_env())
-        .with_writer(std::io::stderr)
-        .init();
+    showing::logs();
     let data = match &arguments.data {
         Some(folder) => Data::in_folder(folder),
         None => Data::from_digits()?,
@@ -57,12 +53,5 @@ fn main() -> Result<()> {
         Network::Dense => showing::train(&job, &metrics, |spec| data.dense(spec))?,
         Network::Cnn => showing::train(&job, &metrics, |spec| data.cnn(spec))?,
     };
-    let accuracy = summary.results.iter().find(|(name, _)| name == "accuracy");
-    if let (Some(least), Some((_, found))) = (arguments.at_least, accuracy) {
-        ensure!(
-            *found >= least,
-            "expected to read at least {least} of the held-out images, found {found}"
-        );
-    }
-    Ok(())
+    showing::check_accuracy(&summary, arguments.at_least)
 }
