@@ -2,23 +2,30 @@
 
 use sardana_protocol::words::Step;
 
-use crate::gradient::{GradientBuffer, Sum};
+use crate::gradient::{GradientBuffer, ResidentError, Sum};
 use crate::layout::Layout;
 use crate::reduce;
 
-/// Adds up `pieces`, which hold the step's gradients in shard order. The first is taken over unless there is a view of it.
+/// Adds up `pieces`, which hold the step's gradients in shard order. The first is taken over unless there is a view of it. What of them lies elsewhere is
+/// waited for.
+///
+/// # Errors
+/// When it does not come.
 ///
 /// # Panics
 /// When there is no piece, or one is not laid out by `layout`.
-#[must_use]
-pub fn add_up(layout: &Layout, step: Step, pieces: impl IntoIterator<Item = GradientBuffer>) -> Sum {
+pub fn add_up(layout: &Layout, step: Step, pieces: impl IntoIterator<Item = GradientBuffer>) -> Result<Sum, ResidentError> {
+    let mut pieces: Vec<GradientBuffer> = pieces.into_iter().collect();
+    pieces.iter_mut().try_for_each(GradientBuffer::lower)?;
     let mut pieces = pieces.into_iter();
     let first = pieces.next().expect("a step has at least one shard");
     let mut sum = if first.is_unread() { first } else { first.clone() };
     let rest: Vec<GradientBuffer> = pieces.collect();
     let mut rest: Vec<&[u8]> = rest.iter().map(GradientBuffer::bytes).collect();
-    reduce::add_all(layout, 0..layout.bytes(), sum.bytes_mut(), &mut rest);
-    Sum::from_buffer(step, sum)
+    if !rest.is_empty() {
+        reduce::add_all(layout, 0..layout.bytes(), sum.bytes_mut(), &mut rest);
+    }
+    Ok(Sum::from_buffer(step, sum))
 }
 
 #[cfg(test)]
@@ -46,10 +53,14 @@ mod tests {
             .collect();
         let kept = pieces[0].complete();
         let before = pieces[0].bytes().to_vec();
-        let sum = add_up(&layout, Step::ZERO, pieces);
+        let sum = add_up(&layout, Step::ZERO, pieces).unwrap();
         assert_eq!(sum.mean(&layout).f32(0).unwrap(), [0.5 / 3.0, 2.0]);
         assert_eq!(sum.samples(&layout), 3);
         let read = kept.chunk(0).now_or_never();
-        assert_eq!(read, Some(&before[..]), "a gradient that is read elsewhere is not changed");
+        assert_eq!(
+            read.unwrap().unwrap(),
+            before,
+            "a gradient that is read elsewhere is not changed"
+        );
     }
 }

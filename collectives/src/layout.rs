@@ -129,6 +129,18 @@ impl Layout {
         (0..last).rev().chain([last])
     }
 
+    /// The bytes of tensor `index`, an index into [`Self::tensors`]. None if there is no such tensor.
+    #[must_use]
+    pub fn tensor_bytes(&self, index: usize) -> Option<Range<usize>> {
+        self.tensor(index).map(|section| section.bytes)
+    }
+
+    /// How many bytes all tensors take, from the first byte on: what comes behind them are the sums and the count.
+    #[must_use]
+    pub const fn tensors_end(&self) -> usize {
+        self.auxiliary_start
+    }
+
     /// How many bytes of chunk `index` hold elements.
     pub(crate) fn bytes_in_chunk(&self, index: u32) -> usize {
         self.sections(self.chunk(index)).map(|section| section.bytes.len()).sum()

@@ -11,6 +11,7 @@
 //! Nothing here decides which workers are in a ring, or knows what a model is.
 
 pub mod alone;
+mod block_on;
 pub mod compression;
 pub mod gradient;
 pub mod group;

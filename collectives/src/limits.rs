@@ -29,6 +29,14 @@ pub const LEAST_RUN_BYTES: usize = 1_100;
 /// the caller's buffer: a megabyte in all, which stays in a processor's cache, and enough that a round is more than a wake-up.
 pub const BLOCK_CHUNKS: usize = 4;
 
+/// Most bytes of a gradient that are brought from elsewhere at once, such as from a GPU: several chunks, so that what a copy costs beside its bytes
+/// does not count; and few, since each that is under way has so much memory that the device reaches.
+pub const LOWERED_BYTES: usize = 1 << 20;
+
+/// So many times as much is asked for ahead of what is wanted: it comes while that travels.
+pub const LOWERED_AHEAD: usize = 2;
+
+const _: () = assert!(LOWERED_BYTES.is_multiple_of(CHUNK_BYTES));
 const _: () = assert!(CHUNK_BYTES.is_multiple_of(ALIGNMENT));
 const _: () = assert!(ALIGNMENT.is_multiple_of(8));
 const _: () = assert!(sardana_protocol::limits::MAX_GRADIENT_BYTES / CHUNK_BYTES < u32::MAX as usize);

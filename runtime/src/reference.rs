@@ -136,7 +136,11 @@ fn add_shards(
             source,
         })?;
     }
-    Ok(())
+    buffer.lower().map_err(|source| ReferenceError::Model {
+        step,
+        operation: "compute a gradient",
+        source: source.into(),
+    })
 }
 
 #[cfg(test)]

@@ -129,7 +129,7 @@ impl Ring {
 enum Broken {
     /// These neighbours are gone, or cannot be reached.
     By(Vec<WorkerId>),
-    /// The orders make no sense; no neighbour is to blame.
+    /// The orders make no sense, or a gradient did not come from this worker's device; no neighbour is to blame.
     Senseless(String),
 }
 
@@ -142,6 +142,7 @@ fn broken(form: &Form, error: &RingError) -> Broken {
         }
         RingError::LinkMissing { .. }
         | RingError::Part { .. }
+        | RingError::Lowering { .. }
         | RingError::Begin { .. }
         | RingError::BufferLength { .. }
         | RingError::Piece { .. } => Broken::Senseless(error.to_string()),

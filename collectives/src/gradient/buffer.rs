@@ -1,32 +1,25 @@
-//! The memory of one gradient: one thread writes it, and others read each chunk once it is whole. Knows no tensors and no values.
+//! One gradient: a buffer that one thread writes, and views that read each chunk once it is whole. Knows no tensors and no values.
 //!
 //! A chunk is either being written, by one writer, or read, by any number of readers: the number of its unwritten bytes says which. It
-//! becomes whole once, and is written again only when there are no readers at all.
+//! becomes whole once, and is written again only when there are no readers at all. Bytes that the writer leaves [elsewhere](Resident) are written when they
+//! come, which is when a reader asks for their chunk; each has its own [`Lowering`](super::Lowering).
 
-#![expect(
-    unsafe_code,
-    reason = "which parts of the memory are written and which are read changes while both go on"
-)]
-
-use std::fmt;
-use std::mem::ManuallyDrop;
-use std::ops::Range;
-use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::sync::Notify;
-
+use super::memory::{Memory, Owner, Writing};
+use super::resident::{Resident, ResidentError};
 use super::{GradientWriter, WriteMode};
-use crate::layout::{Layout, cut};
-use crate::limits::CHUNK_BYTES;
+use crate::block_on::block_on;
+use crate::layout::Layout;
 
 /// The bytes of one gradient: of a shard, or a running sum over a prefix of the shards, or room for a finished sum.
 #[derive(Debug)]
 pub struct GradientBuffer {
-    memory: Arc<Memory>,
+    memory: Owner,
     /// There is a view of what will be written, and nothing is written yet.
     awaited: bool,
+    /// The gradient counts: its number of samples is shown.
+    counts: bool,
     /// What its writer notes, kept for the next one.
     written: Vec<bool>,
 }
@@ -37,28 +30,6 @@ pub struct GradientView {
     memory: Arc<Memory>,
 }
 
-/// A buffer that is being written. As long as it lives, no other writes there.
-#[derive(Debug)]
-pub(crate) struct Writing<'a> {
-    memory: &'a Memory,
-}
-
-/// Bytes in chunks of [`CHUNK_BYTES`].
-struct Memory {
-    start: *mut u8,
-    bytes: usize,
-    capacity: usize,
-    /// Bytes of each chunk that are not written yet. A chunk that lacks none is whole.
-    unwritten: Box<[AtomicUsize]>,
-    /// Told of each chunk that becomes whole.
-    grown: Notify,
-}
-
-// SAFETY: the memory belongs to this value alone, and the rest of this file sees to which thread touches which of its bytes.
-unsafe impl Send for Memory {}
-// SAFETY: a shared reference reads only chunks that are whole, and a `Writing`, of which there is one at a time, writes only others.
-unsafe impl Sync for Memory {}
-
 impl GradientBuffer {
     /// Room for one gradient, all zeros: what an empty shard contributes.
     #[must_use]
@@ -68,18 +39,26 @@ impl GradientBuffer {
 
     pub(super) fn of(bytes: Vec<u8>) -> Self {
         Self {
-            memory: Arc::new(Memory::of(bytes)),
+            memory: Owner::of(bytes),
             awaited: false,
+            counts: true,
             written: Vec::new(),
         }
     }
 
+    /// How many bytes it has.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        self.memory.bytes()
+    }
+
     /// Its bytes, laid out by its layout.
+    ///
+    /// # Panics
+    /// When some of them lie elsewhere: see [`Self::lower`].
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the bytes are those of the vector that the memory was made from, and are written only through a `Writing`, or in
-        // `bytes_mut`, which need this buffer for themselves.
-        unsafe { slice::from_raw_parts(self.memory.start, self.memory.bytes) }
+        self.memory.all().expect("a gradient is brought here before it is read")
     }
 
     /// Its bytes, for those that fill it.
@@ -87,15 +66,33 @@ impl GradientBuffer {
     /// # Panics
     /// When there is a view of it.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        let memory = self.own();
-        // SAFETY: the bytes are those of the vector that the memory was made from, and nothing else has the memory.
-        unsafe { slice::from_raw_parts_mut(memory.start, memory.bytes) }
+        self.memory.all_mut()
+    }
+
+    /// Waits until all of it is in the host's memory, where some of it may lie elsewhere. It stays there as well.
+    ///
+    /// # Errors
+    /// When it does not come.
+    pub fn lower(&mut self) -> Result<(), ResidentError> {
+        if self.memory.elsewhere().is_empty() {
+            return Ok(());
+        }
+        let view = self.complete();
+        // From the end on, as a sum travels: what comes next is on its way.
+        let mut chunks = (0..view.memory.chunks()).rev();
+        chunks.try_for_each(|chunk| block_on(view.chunk(chunk)).map(drop))
+    }
+
+    /// What holds all tensors of `layout`, where none is in the host's memory alone.
+    #[must_use]
+    pub fn resident(&self, layout: &Layout) -> Option<Arc<dyn Resident>> {
+        self.memory.resident(layout)
     }
 
     /// Whether there is no view of it, so that it may be written.
     #[must_use]
     pub fn is_unread(&self) -> bool {
-        Arc::strong_count(&self.memory) == 1
+        self.memory.is_alone()
     }
 
     /// A view of what is written next. Each chunk can be read as soon as it is whole, but for the last one, with which a gradient counts:
@@ -114,10 +111,7 @@ impl GradientBuffer {
     #[must_use]
     pub fn complete(&mut self) -> GradientView {
         self.awaited = false;
-        for unwritten in &self.memory.unwritten {
-            unwritten.store(0, Ordering::Release);
-        }
-        self.memory.grown.notify_waiters();
+        self.memory.show_rest(!std::mem::replace(&mut self.counts, true));
         self.view()
     }
 
@@ -127,14 +121,19 @@ impl GradientBuffer {
     /// When `layout` is not as long as the one that the buffer was made for, or there is a view of what was written before.
     pub fn writer<'a>(&'a mut self, layout: &'a Layout, mode: WriteMode) -> GradientWriter<'a> {
         assert_eq!(
-            self.memory.bytes,
+            self.memory.bytes(),
             layout.bytes(),
             "a buffer is used with the layout it was made for"
         );
         if !std::mem::take(&mut self.awaited) {
             self.unwrite(|chunk| layout.bytes_in_chunk(chunk));
         }
-        let writing = Writing { memory: &self.memory };
+        self.counts = false;
+        match mode {
+            WriteMode::Store => self.memory.elsewhere().forget(),
+            WriteMode::Add => {}
+        }
+        let writing = self.memory.writing();
         GradientWriter::new(writing, &mut self.written, layout, mode)
     }
 
@@ -148,23 +147,22 @@ impl GradientBuffer {
 
     /// From now on no chunk is whole: each lacks so many bytes.
     pub(super) fn unwrite(&mut self, bytes: impl Fn(u32) -> usize) {
-        for (chunk, unwritten) in (0..).zip(&mut self.own().unwritten) {
-            *unwritten.get_mut() = bytes(chunk);
-        }
+        self.memory.unwrite(bytes);
+    }
+
+    /// From now on nothing of it lies elsewhere.
+    pub(super) fn forget_elsewhere(&mut self) {
+        self.memory.elsewhere().forget();
     }
 
     pub(super) fn writing(&mut self) -> Writing<'_> {
-        Writing { memory: &self.memory }
+        self.memory.writing()
     }
 
     pub(super) fn view(&self) -> GradientView {
         GradientView {
-            memory: Arc::clone(&self.memory),
+            memory: self.memory.shared(),
         }
-    }
-
-    fn own(&mut self) -> &mut Memory {
-        Arc::get_mut(&mut self.memory).expect("a gradient is not changed while it is read")
     }
 }
 
@@ -186,115 +184,23 @@ impl GradientView {
     /// Bytes of the whole gradient.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.memory.bytes
+        self.memory.bytes()
     }
 
-    /// The bytes of chunk `index`. Waits until it is whole.
+    /// What holds all tensors of `layout`, where none is in the host's memory alone. None before all are written.
+    #[must_use]
+    pub fn resident(&self, layout: &Layout) -> Option<Arc<dyn Resident>> {
+        self.memory.resident(layout)
+    }
+
+    /// The bytes of chunk `index`. Waits until it is whole. What of it lies elsewhere comes, and with it what is next to it.
+    ///
+    /// # Errors
+    /// When it does not come.
     ///
     /// # Panics
     /// When there is no such chunk.
-    pub async fn chunk(&self, index: u32) -> &[u8] {
-        let (memory, index) = (&*self.memory, index as usize);
-        while !memory.is_whole(index) {
-            let grown = memory.grown.notified();
-            tokio::pin!(grown);
-            // From here on no chunk is missed.
-            grown.as_mut().enable();
-            if !memory.is_whole(index) {
-                grown.await;
-            }
-        }
-        let range = memory.chunk(index);
-        // SAFETY: the chunk lies within the bytes of the vector that the memory was made from.
-        let start = unsafe { memory.start.add(range.start) };
-        // SAFETY: the same; and the chunk is whole, so that no `Writing` touches it. That it is whole ends only where there is no view.
-        unsafe { slice::from_raw_parts(start, range.len()) }
-    }
-}
-
-impl Writing<'_> {
-    /// Lets `write` write the bytes `range`, and shows the chunks that are whole by it.
-    ///
-    /// # Panics
-    /// When more of a chunk is written than it lacks.
-    pub(crate) fn write(&mut self, range: Range<usize>, write: impl FnOnce(&mut [u8])) {
-        write(self.lend(range.clone()));
-        for (chunk, bytes) in parts(range) {
-            // Release, so that a reader that finds the chunk whole finds these bytes.
-            if self.memory.unwritten[chunk].fetch_sub(bytes, Ordering::Release) == bytes {
-                self.memory.grown.notify_waiters();
-            }
-        }
-    }
-
-    /// Lets `write` write the bytes `range`, and does not show their chunks.
-    ///
-    /// # Panics
-    /// When more of a chunk is written than it lacks.
-    pub(crate) fn write_unseen(&mut self, range: Range<usize>, write: impl FnOnce(&mut [u8])) {
-        write(self.lend(range));
-    }
-
-    fn lend(&mut self, range: Range<usize>) -> &mut [u8] {
-        assert!(
-            range.start <= range.end && range.end <= self.memory.bytes,
-            "the range {range:?} lies within the gradient"
-        );
-        for (chunk, bytes) in parts(range.clone()) {
-            let unwritten = self.memory.unwritten[chunk].load(Ordering::Relaxed);
-            assert!(bytes <= unwritten, "each byte of chunk {chunk} is written once");
-        }
-        // SAFETY: the range lies within the bytes of the vector that the memory was made from.
-        let start = unsafe { self.memory.start.add(range.start) };
-        // SAFETY: the same; none of the chunks is whole, so that no view reads there; they become whole only by this `Writing`, which is
-        // the only one and lends one slice at a time.
-        unsafe { slice::from_raw_parts_mut(start, range.len()) }
-    }
-}
-
-/// The chunks that `range` touches, and how many of its bytes lie in each.
-fn parts(range: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
-    cut(range).map(|part| (part.start / CHUNK_BYTES, part.len()))
-}
-
-impl Memory {
-    /// Takes over these bytes. All of them are written.
-    fn of(bytes: Vec<u8>) -> Self {
-        let mut bytes = ManuallyDrop::new(bytes);
-        let chunks = bytes.len().div_ceil(CHUNK_BYTES);
-        Self {
-            start: bytes.as_mut_ptr(),
-            bytes: bytes.len(),
-            capacity: bytes.capacity(),
-            unwritten: (0..chunks).map(|_| AtomicUsize::new(0)).collect(),
-            grown: Notify::new(),
-        }
-    }
-
-    /// The bytes of chunk `index`.
-    fn chunk(&self, index: usize) -> Range<usize> {
-        index * CHUNK_BYTES..self.bytes.min((index + 1) * CHUNK_BYTES)
-    }
-
-    fn is_whole(&self, index: usize) -> bool {
-        self.unwritten[index].load(Ordering::Acquire) == 0
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: these are the parts of the vector that this value was made from, and it is given back once.
-        drop(unsafe { Vec::from_raw_parts(self.start, self.bytes, self.capacity) });
-    }
-}
-
-impl fmt::Debug for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = (0..self.unwritten.len()).filter(|&chunk| self.is_whole(chunk)).count();
-        f.debug_struct("Memory")
-            .field("bytes", &self.bytes)
-            .field("chunks", &self.unwritten.len())
-            .field("whole", &whole)
-            .finish_non_exhaustive()
+    pub async fn chunk(&self, index: u32) -> Result<&[u8], ResidentError> {
+        Memory::chunk(&self.memory, index).await
     }
 }

@@ -17,6 +17,7 @@ impl<'a> Filling<'a> {
     /// When there is a view of what the buffer holds.
     pub(crate) fn begin(layout: &'a Layout, mut buffer: GradientBuffer) -> (Self, GradientView) {
         buffer.unwrite(|chunk| layout.chunk(chunk).len());
+        buffer.forget_elsewhere();
         let view = buffer.view();
         (Self { layout, buffer }, view)
     }

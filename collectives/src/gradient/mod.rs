@@ -1,7 +1,14 @@
 //! Gradients as bytes of one layout: written shard by shard, summed elsewhere, read as a mean. Knows no ranks and no links.
+//!
+//! A tensor may stay in memory other than the host's, its buffer's [`Resident`], where a [`TensorPlace`] has it written. It comes to the buffer chunk by
+//! chunk, when a [`GradientView`] is asked for one: whatever reads gradients reads these as any, and what is never asked for never comes.
 
 mod buffer;
 mod filling;
+mod memory;
+mod on_their_way;
+mod place;
+mod resident;
 mod sum;
 mod writer;
 
@@ -13,6 +20,9 @@ use crate::layout::Layout;
 
 pub use buffer::{GradientBuffer, GradientView};
 pub(crate) use filling::Filling;
+pub use memory::Lowering;
+pub use place::TensorPlace;
+pub use resident::{Resident, ResidentError};
 pub use sum::{Mean, RUN_ELEMENTS, Sum, SumLengthError};
 pub use writer::GradientWriter;
 
@@ -49,6 +59,11 @@ pub enum GradientError {
     /// Write each tensor once per shard.
     #[error("tensor `{0}` was written twice for one shard: sum over the shard's samples first")]
     WrittenTwice(TensorSpec),
+    /// Write a tensor in the same way for each shard of a gradient.
+    #[error(
+        "tensor `{0}` was left on a device for an earlier shard of this gradient, and cannot be added to here: write it there for each shard"
+    )]
+    LiesElsewhere(TensorSpec),
     /// Write every tensor; one that has no gradient is written as zeros.
     #[error("tensor `{0}` was not written for this shard: write zeros if it has no gradient")]
     NotWritten(TensorSpec),
@@ -107,5 +122,7 @@ fn read_u64(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("a count has eight bytes"))
 }
 
+#[cfg(test)]
+mod resident_tests;
 #[cfg(test)]
 mod tests;

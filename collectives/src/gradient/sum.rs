@@ -1,9 +1,11 @@
 //! A finished sum and its mean. Knows not how it was added.
 
+use std::sync::Arc;
+
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::Step;
 
-use super::{GradientBuffer, GradientError, locate, read_u64};
+use super::{GradientBuffer, GradientError, Resident, locate, read_u64};
 use crate::layout::Layout;
 
 /// Bytes that cannot be a sum of a layout: the peer that sent them is refused.
@@ -41,7 +43,7 @@ impl Sum {
         Ok(Self::from_buffer(step, GradientBuffer::of(bytes)))
     }
 
-    /// The sum of `step` that fills `buffer`: a running sum over all shards.
+    /// The sum of `step` that fills `buffer`: a running sum over all shards, and [here](GradientBuffer::lower).
     #[must_use]
     pub const fn from_buffer(step: Step, buffer: GradientBuffer) -> Self {
         Self { step, buffer }
@@ -57,6 +59,12 @@ impl Sum {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.buffer.bytes()
+    }
+
+    /// What holds all tensors of the sum elsewhere as well, where a worker was alone and added them there.
+    #[must_use]
+    pub fn resident(&self, layout: &Layout) -> Option<Arc<dyn Resident>> {
+        self.buffer.resident(layout)
     }
 
     /// The buffer, to be used again.
@@ -110,6 +118,18 @@ impl Mean<'_> {
     #[must_use]
     pub fn samples(&self) -> u64 {
         self.sum.samples(self.layout)
+    }
+
+    /// The sum, not divided.
+    #[must_use]
+    pub const fn sum(&self) -> &Sum {
+        self.sum
+    }
+
+    /// Where its tensors lie.
+    #[must_use]
+    pub const fn layout(&self) -> &Layout {
+        self.layout
     }
 
     /// The auxiliary sums, not divided.
@@ -189,7 +209,11 @@ impl Mean<'_> {
         Ok(out)
     }
 
-    fn divisor(&self) -> Result<u64, GradientError> {
+    /// What the sum is divided by, n, once in the type of each tensor: for what divides where the parameters lie, and not here.
+    ///
+    /// # Errors
+    /// When n is 0.
+    pub fn divisor(&self) -> Result<u64, GradientError> {
         match self.samples() {
             0 => Err(GradientError::NoSamples),
             samples => Ok(samples),

@@ -201,7 +201,7 @@ fn a_view_shows_a_chunk_once_it_is_whole_and_the_last_one_when_the_gradient_coun
     assert_eq!(layout.chunks(), 2);
     let mut buffer = GradientBuffer::zeros(&layout);
     let view = buffer.awaited(&layout);
-    let seen = |chunk: u32| view.chunk(chunk).now_or_never().map(<[u8]>::to_vec);
+    let seen = |chunk: u32| view.chunk(chunk).now_or_never().map(|bytes| bytes.unwrap().to_vec());
     assert!(!buffer.is_unread());
     let mut writer = buffer.writer(&layout, WriteMode::Store);
     assert_eq!((seen(0), seen(1)), (None, None));
@@ -238,7 +238,7 @@ fn a_sum_is_read_while_it_fills() {
         assert!(
             view.chunk(chunk)
                 .now_or_never()
-                .is_some_and(|bytes| bytes.iter().all(|byte| *byte == 7))
+                .is_some_and(|bytes| bytes.unwrap().iter().all(|byte| *byte == 7))
         );
     }
     assert!(filling.finish().bytes().iter().all(|byte| *byte == 7));

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use sardana_protocol::state::{Dtype, TensorSpec};
 
-use super::buffer::Writing;
-use super::{GradientError, WriteMode, locate, read_u64};
-use crate::layout::{Layout, cut};
+use super::memory::Writing;
+use super::{GradientError, TensorPlace, WriteMode, locate, read_u64};
+use crate::layout::{Layout, Section, cut};
 use crate::reduce;
 
 /// Writes one shard's gradient into a buffer. The order in which tensors are written does not matter.
@@ -83,6 +83,15 @@ impl<'a> GradientWriter<'a> {
         Ok(())
     }
 
+    /// Claims the tensor `tensor`, an index into [`Layout::tensors`], for what writes it elsewhere, or part by part.
+    ///
+    /// # Errors
+    /// When there is no such tensor of that size and type, or it is already written.
+    pub fn place(&mut self, tensor: usize, dtype: Dtype, elements: usize) -> Result<TensorPlace<'_, 'a>, GradientError> {
+        let at = self.claim_anywhere(tensor, dtype, elements)?;
+        Ok(TensorPlace::new(&mut self.writing, at, dtype, self.mode))
+    }
+
     /// Reports the shard's auxiliary sum `index`; one that is not reported counts as 0.
     ///
     /// # Errors
@@ -130,8 +139,12 @@ impl<'a> GradientWriter<'a> {
     /// Instead of writing anything: the shard is empty. The same bits as storing or adding a buffer of zeros.
     pub fn zero(mut self) {
         let (layout, mode) = (self.layout, self.mode);
-        let tensors = (0..layout.tensors().len()).filter(|&tensor| !self.tensors[tensor]);
-        for section in tensors.filter_map(|tensor| layout.tensor(tensor)) {
+        for tensor in 0..layout.tensors().len() {
+            let section = layout.tensor(tensor).filter(|_| !self.tensors[tensor]);
+            let Some(section) = section else { continue };
+            if mode == WriteMode::Add && self.zero_elsewhere(&section) {
+                continue;
+            }
             self.writing.write(section.bytes, |bytes| match (mode, section.dtype) {
                 (WriteMode::Store, _) => bytes.fill(0),
                 // Not a no-op: -0.0 + 0.0 is 0.0.
@@ -144,7 +157,31 @@ impl<'a> GradientWriter<'a> {
         }
     }
 
+    /// Adds zeros to what lies elsewhere, if it does.
+    fn zero_elsewhere(&mut self, section: &Section) -> bool {
+        let elsewhere = self.writing.elsewhere();
+        let Some(resident) = elsewhere.resident().filter(|_| elsewhere.has(&section.bytes)).cloned() else {
+            return false;
+        };
+        drop(elsewhere);
+        match resident.add_zeros(section.dtype, section.bytes.clone()) {
+            Ok(()) => self.writing.keep(section.bytes.clone(), resident),
+            // Whoever asks for it is told.
+            Err(reason) => self.writing.fail(reason),
+        }
+        true
+    }
+
+    /// Claims a tensor that is written here.
     fn claim(&mut self, tensor: usize, dtype: Dtype, elements: usize) -> Result<Range<usize>, GradientError> {
+        let at = self.claim_anywhere(tensor, dtype, elements)?;
+        if self.writing.elsewhere().has(&at) {
+            return Err(GradientError::LiesElsewhere(self.layout.tensors()[tensor].clone()));
+        }
+        Ok(at)
+    }
+
+    fn claim_anywhere(&mut self, tensor: usize, dtype: Dtype, elements: usize) -> Result<Range<usize>, GradientError> {
         let at = locate(self.layout, tensor, dtype, elements)?;
         if std::mem::replace(&mut self.tensors[tensor], true) {
             return Err(GradientError::WrittenTwice(self.layout.tensors()[tensor].clone()));
@@ -210,7 +247,7 @@ impl WriteMode {
         self.put_bytes(Dtype::F64, bytes, &values);
     }
 
-    fn put_bytes(self, dtype: Dtype, bytes: &mut [u8], values: &[u8]) {
+    pub(super) fn put_bytes(self, dtype: Dtype, bytes: &mut [u8], values: &[u8]) {
         match self {
             Self::Store => bytes.copy_from_slice(values),
             Self::Add => reduce::add_to(dtype, bytes, values),

@@ -37,7 +37,6 @@
 //! - [`Group::allreduce`] and [`Group::allgather`]: the names that Horovod has, with its defaults; [`horovod`] has a table of the others.
 
 mod alarm;
-mod block_on;
 mod call;
 pub mod element;
 mod error;
@@ -253,7 +252,7 @@ impl Group {
         self.barrier()?;
         if let Some(mut lanes) = self.lanes.take() {
             lanes.finish();
-            block_on::block_on(lanes.delivered());
+            crate::block_on::block_on(lanes.delivered());
         }
         Ok(())
     }

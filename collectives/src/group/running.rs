@@ -6,13 +6,13 @@ use std::sync::Arc;
 use futures_util::future::{Either, select};
 
 use super::Group;
-use super::block_on::block_on;
 use super::call::Call;
 use super::element::Element;
 use super::error::GroupError;
 use super::fast::Rooms;
 use super::lane::{Lanes, Stamp};
 use super::operation::Operation;
+use crate::block_on::block_on;
 
 impl Group {
     /// Carries out one operation on `values`; `alone` where there are no others.

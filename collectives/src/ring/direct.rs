@@ -237,7 +237,7 @@ impl Here {
         let mut gradients = Terms::new();
         for brought in &self.adds {
             if brought.from.is_none() {
-                let own = own_terms(own(brought.shards, pieces), index).await;
+                let own = own_terms(passage, own(brought.shards, pieces), index).await?;
                 gradients.extend(own.into_iter().map(Term::Own));
                 continue;
             }
@@ -259,7 +259,7 @@ impl Here {
         running.clear();
         for brought in &self.adds {
             let Some(end) = brought.from else {
-                for gradient in own_terms(own(brought.shards, pieces), index).await {
+                for gradient in own_terms(passage, own(brought.shards, pieces), index).await? {
                     passage.add(index, running, gradient);
                 }
                 continue;
@@ -286,7 +286,7 @@ async fn tell_all(
     closing: &Closing,
 ) -> Result<(), RingError> {
     for index in turns.own(passage.layout()) {
-        let chunk = sum.chunk(index).await;
+        let chunk = sum.chunk(index).await.map_err(passage.lacks())?;
         for to in &mut *sums_to {
             to.send(passage, Chunk::sum(index), |out| out.copy_from_slice(chunk)).await?;
         }
@@ -349,7 +349,7 @@ async fn bring(
     if run.is_empty() {
         return to.send(passage, Chunk::nothing(index), |_| ()).await;
     }
-    let mut terms = own_terms(own, index).await;
+    let mut terms = own_terms(passage, own, index).await?;
     if Brought::gradients(run) == 1 {
         return to
             .pass(passage, Chunk::running(index), |out| passage.sum(index, out, &mut terms))

@@ -3,6 +3,7 @@
 use sardana_protocol::plan::{HopId, PartError};
 use sardana_protocol::words::{Generation, Rank, ShardRange, Step};
 
+use crate::gradient::ResidentError;
 use crate::links::LinkError;
 use crate::links::frame::PlanSlot;
 
@@ -40,6 +41,16 @@ pub enum RingError {
         plan: PlanSlot,
         /// What is wrong with the part.
         source: PartError,
+    },
+    /// A gradient of this rank's own lies on a device, and did not come from there: no peer is to blame, and the worker ends.
+    #[error("{generation} {step}: {source}")]
+    Lowering {
+        /// The generation.
+        generation: Generation,
+        /// The step under way.
+        step: Step,
+        /// Why it did not come.
+        source: ResidentError,
     },
     /// A step began twice or out of order. A mistake of the trainer, whose worker ends.
     #[error(

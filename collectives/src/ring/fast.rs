@@ -81,7 +81,7 @@ impl FastExecutor {
             }
             None => {
                 for index in 0..passage.layout().chunks() {
-                    shared.sum(passage, index, &mut own_terms(&pieces, index).await);
+                    shared.sum(passage, index, &mut own_terms(passage, &pieces, index).await?);
                 }
             }
         }
@@ -122,7 +122,7 @@ async fn receive_all(
         let chunk = shared.chunk_of(receipt);
         let received = from.receive(passage, chunk).await?;
         let own = if receipt.whole { &[] } else { own };
-        let own = own_terms(own, chunk.index).await;
+        let own = own_terms(passage, own, chunk.index).await?;
         shared.sum_received(passage, chunk.index, received, &own);
         if !receipt.whole && place.finishes(chunk.index, chunks) {
             shared.round(passage, chunk.index);
@@ -146,7 +146,7 @@ async fn send_all(
     for (number, sending) in (0..).zip(place.sends(chunks)) {
         let chunk = shared.chunk_of(sending);
         if number < first {
-            let mut own = own_terms(own, chunk.index).await;
+            let mut own = own_terms(passage, own, chunk.index).await?;
             to.pass(passage, chunk, |out| shared.begin(passage, chunk.index, out, &mut own))
                 .await?;
             continue;

@@ -122,7 +122,7 @@ impl Inbox {
     fn accept(&mut self, input: RingInput) -> Result<(), RingError> {
         match input {
             RingInput::Begin { step, into } => {
-                self.check_length(step, into.bytes().len())?;
+                self.check_length(step, into.length())?;
                 if step < self.current || self.begun.insert(step, into).is_some() {
                     return Err(RingError::Begin {
                         expected: self.current,

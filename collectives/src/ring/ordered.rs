@@ -148,7 +148,7 @@ impl LinkedStay {
         let own = own(self.visit.shards, pieces);
         for index in passage.layout().travel() {
             let running = receive_running(passage, self.from.as_mut(), index).await?;
-            let mut terms = terms(running, own, index).await;
+            let mut terms = terms(passage, running, own, index).await?;
             self.to
                 .pass(passage, Chunk::running(index), |out| passage.sum(index, out, &mut terms))
                 .await?;
@@ -166,7 +166,7 @@ async fn fill(
 ) -> Result<(), RingError> {
     for index in passage.layout().travel() {
         let running = receive_running(passage, from.as_deref_mut(), index).await?;
-        let mut terms = terms(running, own, index).await;
+        let mut terms = terms(passage, running, own, index).await?;
         filling.fill(index, |out| passage.sum(index, out, &mut terms));
     }
     Ok(())
@@ -196,7 +196,7 @@ async fn receive(passage: Passage<'_>, from: &mut Incoming, filling: &mut Fillin
 /// Sends the finished sum on, chunk by chunk as they are there, and then its trailer.
 async fn send_on(passage: Passage<'_>, to: &mut Outgoing, sum: GradientView, closing: &Closing) -> Result<(), RingError> {
     for index in passage.layout().travel() {
-        let chunk = sum.chunk(index).await;
+        let chunk = sum.chunk(index).await.map_err(passage.lacks())?;
         to.send(passage, Chunk::sum(index), |out| out.copy_from_slice(chunk)).await?;
     }
     to.send_trailer(passage, closing.closed().await).await

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use super::inbox::Piece;
 use super::{PlanLinks, RingConfig, RingError, RingPoint};
 use crate::compression::Half;
+use crate::gradient::ResidentError;
 use crate::layout::Layout;
 use crate::links::frame::{FrameHeader, FrameKind, PlanSlot, TRAILER_BYTES, decode_trailer, encode_trailer};
 use crate::links::{LinkError, LinkReceiver, LinkSender, Payload};
@@ -99,19 +100,28 @@ pub(super) enum Term<'a> {
 pub(super) type Terms<'a> = SmallVec<[Term<'a>; 16]>;
 
 /// What this rank's own gradients hold in chunk `index`, as soon as all of it is there.
-pub(super) async fn own_terms(own: &[Piece], index: u32) -> SmallVec<[&[u8]; 16]> {
+pub(super) async fn own_terms<'a>(
+    passage: Passage<'_>,
+    own: &'a [Piece],
+    index: u32,
+) -> Result<SmallVec<[&'a [u8]; 16]>, RingError> {
     let mut terms = SmallVec::new();
     for piece in own {
-        terms.push(piece.gradient.chunk(index).await);
+        terms.push(piece.gradient.chunk(index).await.map_err(passage.lacks())?);
     }
-    terms
+    Ok(terms)
 }
 
 /// What is added to make chunk `index`, as soon as all of it is there: the sum so far, and this rank's own gradients.
-pub(super) async fn terms<'a>(running: Option<Payload<'a>>, own: &'a [Piece], index: u32) -> Terms<'a> {
-    let own = own_terms(own, index).await;
+pub(super) async fn terms<'a>(
+    passage: Passage<'_>,
+    running: Option<Payload<'a>>,
+    own: &'a [Piece],
+    index: u32,
+) -> Result<Terms<'a>, RingError> {
+    let own = own_terms(passage, own, index).await?;
     let running = running.into_iter().map(Term::Received);
-    running.chain(own.into_iter().map(Term::Own)).collect()
+    Ok(running.chain(own.into_iter().map(Term::Own)).collect())
 }
 
 impl Runs for Term<'_> {
@@ -173,6 +183,16 @@ impl Passage<'_> {
             kind: FrameKind::Trailer,
             payload_bytes: TRAILER_BYTES,
             ..self.header(way, Chunk::sum(0))
+        }
+    }
+
+    /// This rank's own gradient did not come from where it lies.
+    pub(super) fn lacks(&self) -> impl FnOnce(ResidentError) -> RingError + use<> {
+        let (generation, step) = (self.config.generation, self.step);
+        move |source| RingError::Lowering {
+            generation,
+            step,
+            source,
         }
     }
 

@@ -223,6 +223,10 @@ fn sum(model: &dyn Trainable, layout: &Layout, shard: &Shard, mut buffer: Gradie
         source,
     })?;
     writer.finish()?;
+    buffer.lower().map_err(|source| ProbeError::Model {
+        operation: "compute a gradient",
+        source: source.into(),
+    })?;
     let sum = Sum::from_buffer(shard.step(), buffer);
     let (expected, found) = (shard.samples().len() as u64, sum.mean(layout).samples());
     if expected == found {

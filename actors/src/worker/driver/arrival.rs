@@ -107,7 +107,7 @@ impl Arrival {
 }
 
 /// What the machine wants does not fit what has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
     /// It accepts a sum or a state, or lays a sum aside, and none came.
     #[error("the machine accepts what has not come")]
@@ -118,6 +118,9 @@ pub enum Mismatch {
     /// It has a state loaded, and a sum was accepted.
     #[error("the state that is to be loaded was not accepted")]
     NoState,
+    /// It has this worker's gradients added up, and one of them did not come from the device that it lies on.
+    #[error("{0}")]
+    NotBrought(String),
 }
 
 /// What the machine has accepted and the training thread has not taken yet.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sardana_collectives::alone;
-use sardana_collectives::gradient::{GradientBuffer, GradientView, Sum};
+use sardana_collectives::gradient::{GradientBuffer, GradientView, ResidentError, Sum};
 use sardana_collectives::layout::Layout;
 use sardana_protocol::memory::SUMS;
 use sardana_protocol::words::{ShardRange, Step};
@@ -63,7 +63,7 @@ impl Buffers {
     }
 
     /// The sum of these pieces, which are all.
-    pub(super) fn add_up(&mut self, step: Step, pieces: &[ShardRange]) -> Sum {
+    pub(super) fn add_up(&mut self, step: Step, pieces: &[ShardRange]) -> Result<Sum, ResidentError> {
         let held = pieces.iter().filter_map(|piece| self.whole.remove(piece));
         alone::add_up(&self.layout, step, held)
     }

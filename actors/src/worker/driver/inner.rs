@@ -319,7 +319,8 @@ impl Inner {
 
     fn sum_alone(&mut self, pieces: &[ShardRange], trailer: Trailer) {
         let sum = self.buffers.add_up(self.member.step(), pieces);
-        let accepted = self.accepted.accept(Some(Payload::Sum(sum)), trailer);
+        let sum = sum.map_err(|lost| Mismatch::NotBrought(lost.to_string()));
+        let accepted = sum.and_then(|sum| self.accepted.accept(Some(Payload::Sum(sum)), trailer));
         self.require(accepted);
     }
 

@@ -14,7 +14,7 @@ impl Wake for Unpark {
 }
 
 /// Blocks this thread until `future` is ready.
-pub(super) fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     // Called within a task of tokio's it would otherwise wait for ever for the turn that the task gets when it returns.
     let mut future = pin!(tokio::task::unconstrained(future));
     let waker = Waker::from(Arc::new(Unpark(thread::current())));

@@ -1,0 +1,99 @@
+//! A tensor's place in a gradient, for what writes it elsewhere or part by part. Knows no memory but its buffer's.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use sardana_protocol::state::Dtype;
+
+use super::memory::Writing;
+use super::{Resident, WriteMode};
+use crate::layout::cut;
+
+/// Where a tensor goes that a [`GradientWriter`](super::GradientWriter) has claimed: it is either written to a [`Resident`] and [kept](Self::keep) there, or
+/// [written here](Self::write_next), from its first byte to its last. If neither is done the buffer's content is meaningless.
+#[derive(Debug)]
+#[must_use = "a tensor is kept elsewhere or written here"]
+pub struct TensorPlace<'w, 'a> {
+    writing: &'w mut Writing<'a>,
+    bytes: Range<usize>,
+    dtype: Dtype,
+    mode: WriteMode,
+    written: usize,
+}
+
+impl<'w, 'a> TensorPlace<'w, 'a> {
+    pub(super) const fn new(writing: &'w mut Writing<'a>, bytes: Range<usize>, dtype: Dtype, mode: WriteMode) -> Self {
+        Self {
+            writing,
+            bytes,
+            dtype,
+            mode,
+            written: 0,
+        }
+    }
+
+    /// Its bytes in the gradient.
+    #[must_use]
+    pub const fn bytes(&self) -> &Range<usize> {
+        &self.bytes
+    }
+
+    /// How many bytes the whole gradient has.
+    #[must_use]
+    pub const fn gradient_bytes(&self) -> usize {
+        self.writing.bytes()
+    }
+
+    /// Whether it replaces what is there, or is added to it.
+    #[must_use]
+    pub const fn mode(&self) -> WriteMode {
+        self.mode
+    }
+
+    /// The memory elsewhere that its buffer has, whatever lies there now.
+    #[must_use]
+    pub fn resident(&self) -> Option<Arc<dyn Resident>> {
+        self.writing.elsewhere().resident().cloned()
+    }
+
+    /// Whether it may be kept in that memory: not if it is added to what lies here.
+    #[must_use]
+    pub fn may_be_kept(&self) -> bool {
+        match self.mode {
+            WriteMode::Store => true,
+            WriteMode::Add => self.writing.elsewhere().has(&self.bytes),
+        }
+    }
+
+    /// Whether its buffer may have another memory elsewhere: not if tensors of the gradient lie in the one that it has.
+    #[must_use]
+    pub fn may_have_another(&self) -> bool {
+        self.writing.elsewhere().is_empty()
+    }
+
+    /// It is written to `resident`, or will be before that brings it: from there it is asked for. The buffer has this memory from now on.
+    ///
+    /// # Panics
+    /// When it may not be kept there, a part of it was written here, or other tensors of the gradient lie in another memory.
+    pub fn keep(self, resident: Arc<dyn Resident>) {
+        assert!(self.may_be_kept() && self.written == 0, "a tensor lies in one place");
+        self.writing.keep(self.bytes, resident);
+    }
+
+    /// Writes its next bytes here, or adds them. No element is split.
+    ///
+    /// # Panics
+    /// When there are more than it has left, or it lies elsewhere.
+    pub fn write_next(&mut self, bytes: &[u8]) {
+        let start = self.bytes.start + self.written;
+        let end = start + bytes.len();
+        let fits = end <= self.bytes.end && bytes.len().is_multiple_of(self.dtype.bytes());
+        assert!(fits, "{} bytes are left of a tensor", self.bytes.end - start);
+        assert!(!self.writing.elsewhere().has(&self.bytes), "a tensor lies in one place");
+        for part in cut(start..end) {
+            let values = &bytes[part.start - start..part.end - start];
+            self.writing.write(part, |here| self.mode.put_bytes(self.dtype, here, values));
+        }
+        self.written += bytes.len();
+    }
+}

@@ -1,0 +1,160 @@
+//! Gradients whose tensors lie elsewhere than in their buffer's memory, such as in a GPU's, and are brought there as they are asked for. Knows not what
+//! that memory is, nor how bytes come from it.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use sardana_protocol::state::Dtype;
+
+use super::memory::Lowering;
+use crate::limits::{LOWERED_AHEAD, LOWERED_BYTES};
+
+/// Memory elsewhere for the tensors of one gradient, laid out as that is. A [`TensorPlace`](super::TensorPlace) gives it to a buffer.
+pub trait Resident: Any + fmt::Debug + Send + Sync {
+    /// Brings a part of what was written there last to the host: returns at once, and writes what it is told to, or fails it, once that is known.
+    /// Until then nothing else is written to that part.
+    fn lower(self: Arc<Self>, lowering: Lowering);
+
+    /// Adds 0.0 to the elements `range`, in bytes: -0.0 becomes 0.0, and a NaN the one.
+    ///
+    /// # Errors
+    /// When it cannot.
+    fn add_zeros(&self, dtype: Dtype, range: Range<usize>) -> Result<(), ResidentError>;
+}
+
+/// Why a part of a gradient did not come from where it lies: the worker gives up and says so. Its clones are the same.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("a gradient did not come from where it lies: {0}")]
+pub struct ResidentError(Arc<dyn Error + Send + Sync>);
+
+impl ResidentError {
+    /// For this reason.
+    pub fn new(reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self(reason.into().into())
+    }
+}
+
+/// Which bytes of a gradient lie elsewhere.
+#[derive(Debug, Default)]
+pub(super) struct Elsewhere {
+    resident: Option<Arc<dyn Resident>>,
+    /// Tensors that lie there, whether or not they were brought here as well.
+    kept: Ranges,
+    /// What of them was not asked for yet.
+    waiting: Ranges,
+}
+
+impl Elsewhere {
+    pub(super) fn resident(&self) -> Option<&Arc<dyn Resident>> {
+        self.resident.as_ref()
+    }
+
+    pub(super) fn has(&self, tensor: &Range<usize>) -> bool {
+        self.kept.0.get(&tensor.start).is_some_and(|end| *end == tensor.end)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.0.is_empty()
+    }
+
+    /// From now on this tensor lies in `resident`, and can be asked for.
+    ///
+    /// # Panics
+    /// When others lie in another.
+    pub(super) fn keep(&mut self, tensor: Range<usize>, resident: Arc<dyn Resident>) {
+        let is_same = self.resident.as_ref().is_some_and(|own| Arc::ptr_eq(own, &resident));
+        assert!(
+            is_same || self.is_empty(),
+            "the tensors of one gradient lie in one memory elsewhere"
+        );
+        self.resident = Some(resident);
+        self.kept.insert(tensor.clone());
+        self.waiting.insert(tensor);
+    }
+
+    /// What lies there is written anew: nothing can be asked for.
+    pub(super) fn rewrite(&mut self) {
+        self.waiting.0.clear();
+    }
+
+    /// From now on nothing lies there. Its memory is kept, for the next gradient.
+    pub(super) fn forget(&mut self) {
+        self.kept.0.clear();
+        self.waiting.0.clear();
+    }
+
+    /// What is to be asked for because `chunk` is, from which; it counts as asked for from now on. Sums travel from the end to the start, so what lies
+    /// before comes next.
+    pub(super) fn ask(&mut self, chunk: Range<usize>) -> Vec<(Arc<dyn Resident>, Range<usize>)> {
+        let Some(resident) = &self.resident else {
+            return Vec::new();
+        };
+        let group = chunk.start / LOWERED_BYTES;
+        let groups = (group.saturating_sub(LOWERED_AHEAD)..=group).rev();
+        let parts = groups.flat_map(|group| self.waiting.take(&(group * LOWERED_BYTES..(group + 1) * LOWERED_BYTES)));
+        parts.map(|part| (Arc::clone(resident), part)).collect()
+    }
+}
+
+/// Ranges that do not overlap: where each starts, and where it ends.
+#[derive(Debug, Default)]
+struct Ranges(BTreeMap<usize, usize>);
+
+impl Ranges {
+    fn insert(&mut self, range: Range<usize>) {
+        if !range.is_empty() {
+            self.0.insert(range.start, range.end);
+        }
+    }
+
+    /// Takes out what lies in `of`, in order.
+    fn take(&mut self, of: &Range<usize>) -> Vec<Range<usize>> {
+        let before = self.0.range(..of.start).next_back().filter(|(_, end)| **end > of.start);
+        let first = before.map_or(of.start, |(start, _)| *start);
+        let touched: Vec<_> = self.0.range(first..of.end).map(|(start, end)| *start..*end).collect();
+        let mut taken = Vec::with_capacity(touched.len());
+        for range in touched {
+            self.0.remove(&range.start);
+            self.insert(range.start..of.start.min(range.end));
+            self.insert(of.end.max(range.start)..range.end);
+            taken.push(range.start.max(of.start)..range.end.min(of.end));
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_taken_out_of_ranges_is_what_was_in_them(
+            lengths in prop::collection::vec((0..9_usize, 0..9_usize), 0..12),
+            takes in prop::collection::vec((0..150_usize, 0..60_usize), 0..8),
+        ) {
+            let (mut ranges, mut bytes, mut end) = (Ranges::default(), std::collections::BTreeSet::new(), 0);
+            for (gap, length) in lengths {
+                let range = end + gap..end + gap + length;
+                end = range.end;
+                bytes.extend(range.clone());
+                ranges.insert(range);
+            }
+            for (start, length) in takes {
+                let of = start..start + length;
+                let taken: Vec<usize> = ranges.take(&of).into_iter().flatten().collect();
+                let expected: Vec<usize> = bytes.iter().copied().filter(|byte| of.contains(byte)).collect();
+                prop_assert_eq!(taken, expected);
+                bytes.retain(|byte| !of.contains(byte));
+            }
+            let left: Vec<usize> = ranges.0.iter().flat_map(|(start, end)| *start..*end).collect();
+            prop_assert_eq!(left, bytes.into_iter().collect::<Vec<_>>());
+        }
+    }
+}
