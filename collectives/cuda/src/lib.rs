@@ -9,6 +9,7 @@
 //!
 //! With `cuda`, which builds without CUDA and looks for its driver when the program runs:
 //! - `driver` and `inventory`: whether there is a GPU that can be used, and if not why; which GPUs and libraries there are.
+//! - `gradient`: a model's gradients stay in the device's memory until they are asked for, and a finished sum comes there.
 //! - `device`: memory, streams, and launches that are compared with the table before anything is enqueued; `staged` then carries its plans out.
 //!
 //! The kernels are `kernels/*.cu`. Their PTX is kept beside them, made by `.ci/ptx`, so that building needs no compiler of CUDA. A kernel's
@@ -21,6 +22,8 @@ pub mod device;
 #[cfg(feature = "cuda")]
 pub mod driver;
 pub mod geometry;
+#[cfg(feature = "cuda")]
+pub mod gradient;
 #[cfg(feature = "cuda")]
 pub mod inventory;
 pub mod kernels;

@@ -80,7 +80,16 @@ impl GradientBuffer {
         let view = self.complete();
         // From the end on, as a sum travels: what comes next is on its way.
         let mut chunks = (0..view.memory.chunks()).rev();
-        chunks.try_for_each(|chunk| block_on(view.chunk(chunk)).map(drop))
+        let found = chunks.try_for_each(|chunk| block_on(view.chunk(chunk)).map(drop));
+        drop(view);
+        self.memory.settle();
+        found
+    }
+
+    /// Whether it has memory elsewhere, in which gradients may lie that are written to it.
+    #[must_use]
+    pub fn has_memory_elsewhere(&self) -> bool {
+        self.memory.elsewhere().resident().is_some()
     }
 
     /// What holds all tensors of `layout`, where none is in the host's memory alone.

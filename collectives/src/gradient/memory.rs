@@ -140,9 +140,14 @@ impl Owner {
         self.0.resident(layout)
     }
 
-    /// The memory, once nothing is on its way there that was asked for.
-    fn own(&mut self) -> &mut Memory {
+    /// Waits until nothing is on its way there that was asked for.
+    pub(super) fn settle(&self) {
         self.0.on_their_way.wait();
+    }
+
+    /// The memory, once nothing is on its way there.
+    fn own(&mut self) -> &mut Memory {
+        self.settle();
         Arc::get_mut(&mut self.0).expect("a gradient is not changed while it is read")
     }
 }

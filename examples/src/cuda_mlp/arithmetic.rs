@@ -1,7 +1,7 @@
 //! What the model asks of whatever computes it.
 
-use sardana::model::ModelError;
-use sardana_cuda::parameters::Moments;
+use sardana::model::{GradientWriter, Mean, ModelError};
+use sardana_cuda::parameters::Adam;
 
 /// Images with their labels.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,11 +42,11 @@ pub trait Arithmetic {
     /// What it is, as [`sardana::model::Trainable::device`] says.
     fn device(&self) -> String;
 
-    /// Writes the gradient, summed over the batch, into `out`, as long as all values.
+    /// Writes the gradient, summed over the batch, tensor by tensor.
     ///
     /// # Errors
     /// When the device fails.
-    fn gradient(&self, batch: &Batch, out: &mut [f32]) -> Result<Found, ModelError>;
+    fn gradient(&self, batch: &Batch, out: &mut GradientWriter<'_>) -> Result<Found, ModelError>;
 
     /// How many images of the batch have their largest score at their label.
     ///
@@ -54,11 +54,11 @@ pub trait Arithmetic {
     /// When the device fails.
     fn hits(&self, batch: &Batch) -> Result<u64, ModelError>;
 
-    /// Makes an update of Adam from a gradient.
+    /// Makes an update of Adam from the mean gradient.
     ///
     /// # Errors
     /// When the device fails.
-    fn update(&mut self, gradient: &[f32], by: Moments) -> Result<(), ModelError>;
+    fn update(&mut self, mean: &Mean<'_>, by: Adam) -> Result<(), ModelError>;
 
     /// All values of a kind.
     ///

@@ -1,11 +1,12 @@
-//! The network on a GPU, by the kernels: the state and what passes between layers lie there. Images and means go up, gradients and what is shown come
-//! down.
+//! The network on a GPU, by the kernels: the state, what passes between layers, and gradients lie there. Images and sums go up, what is shown comes down; a
+//! gradient only as far as it is asked for.
 
 use std::cell::RefCell;
 
-use sardana::model::ModelError;
+use sardana::model::{GradientWriter, Mean, ModelError};
 use sardana_cuda::device::{Device, DeviceError, DeviceTensor, Pinned, Stream};
-use sardana_cuda::parameters::Moments;
+use sardana_cuda::gradient::{MeanOnDevice, SumRoom, WriteOnDevice};
+use sardana_cuda::parameters::Adam;
 
 use super::arithmetic::{Arithmetic, Batch, Found, Kind};
 use super::shape::Shape;
@@ -22,13 +23,18 @@ pub struct Gpu {
     state: [DeviceTensor<f32>; 3],
     /// What a gradient takes, which changes nothing that is shown.
     room: RefCell<Room>,
+    sum: SumRoom,
+    /// What is loaded passes through it.
+    on_host: Pinned<f32>,
     device: Device,
 }
 
 #[derive(Debug)]
 struct Room {
     gradient: DeviceTensor<f32>,
-    on_host: Pinned<f32>,
+    squares: Pinned<f64>,
+    /// For as many images as a batch had at most.
+    hits: Pinned<u32>,
 }
 
 /// A batch there.
@@ -49,13 +55,16 @@ impl Gpu {
         let state = [DeviceTensor::from_slice(&device, ON, values)?, none()?, none()?];
         let room = RefCell::new(Room {
             gradient: none()?,
-            on_host: Pinned::zeros(&device, values.len())?,
+            squares: Pinned::zeros(&device, 1)?,
+            hits: Pinned::zeros(&device, 0)?,
         });
         Ok(Self {
             shape,
             description: device.description()?,
             state,
             room,
+            sum: SumRoom::new(&device)?,
+            on_host: Pinned::zeros(&device, values.len())?,
             device,
         })
     }
@@ -120,21 +129,29 @@ impl Arithmetic for Gpu {
         self.description.clone()
     }
 
-    fn gradient(&self, batch: &Batch, out: &mut [f32]) -> Result<Found, ModelError> {
+    fn gradient(&self, batch: &Batch, out: &mut GradientWriter<'_>) -> Result<Found, ModelError> {
         let on = self.device.on(ON);
         let Passed { labels, mut values } = self.forward(batch)?;
         let mut scores = values.pop().ok_or("expected scores, found none")?;
         let hit = self.hit(&scores, &labels)?;
         on.distances(&mut scores.view_mut(), &labels.view())?;
-        let mut squares = DeviceTensor::<f64>::unset(&self.device, ON, 1)?;
-        on.squares(&mut squares.view_mut(), &[scores.view()], 1.0)?;
-        let Room { gradient, on_host } = &mut *self.room.borrow_mut();
-        self.backward(scores, &values, batch.labels.len(), gradient)?;
-        on_host.copy_down(ON, gradient, 0, 0..out.len())?;
-        out.copy_from_slice(on_host.read()?);
+        let mut of_all = DeviceTensor::<f64>::unset(&self.device, ON, 1)?;
+        on.squares(&mut of_all.view_mut(), &[scores.view()], 1.0)?;
+        let Room { gradient, squares, hits } = &mut *self.room.borrow_mut();
+        let rows = batch.labels.len();
+        if hits.len() < rows {
+            *hits = Pinned::zeros(&self.device, rows)?;
+        }
+        squares.copy_down(ON, &of_all, 0, 0..1)?;
+        hits.copy_down(ON, &hit, 0, 0..rows)?;
+        self.backward(scores, &values, rows, gradient)?;
+        for (tensor, place) in self.shape.places().iter().enumerate() {
+            out.write_device(tensor, &gradient.part(place.clone()))?;
+        }
+        // They were found before the passes back, which go on meanwhile.
         Ok(Found {
-            squares: squares.to_vec()?.into_iter().sum(),
-            hits: hit.to_vec()?.into_iter().map(u64::from).sum(),
+            squares: squares.read()?.iter().sum(),
+            hits: hits.read()?[..rows].iter().copied().map(u64::from).sum(),
         })
     }
 
@@ -145,22 +162,16 @@ impl Arithmetic for Gpu {
         Ok(hit.into_iter().map(u64::from).sum())
     }
 
-    fn update(&mut self, gradient: &[f32], by: Moments) -> Result<(), ModelError> {
-        let Room {
-            gradient: there,
-            on_host,
-        } = self.room.get_mut();
-        on_host.write()?.copy_from_slice(gradient);
-        on_host.copy_up(ON, 0..gradient.len(), there, 0)?;
+    fn update(&mut self, mean: &Mean<'_>, by: Adam) -> Result<(), ModelError> {
+        let sum = mean.device_sum(&mut self.sum)?;
+        let by = by.moments(mean.divisor()? as f32, 1.0);
         let [values, means, squares] = &mut self.state;
         let on = self.device.on(ON);
-        on.adam(
-            &mut values.view_mut(),
-            &mut means.view_mut(),
-            &mut squares.view_mut(),
-            &there.view(),
-            by,
-        )?;
+        for (tensor, place) in self.shape.places().iter().enumerate() {
+            let mut part = [&mut *values, means, squares].map(|all| all.part_mut(place.clone()));
+            let [values, means, squares] = part.each_mut();
+            on.adam(values, means, squares, &sum.tensor(tensor)?, by)?;
+        }
         Ok(())
     }
 
@@ -169,7 +180,7 @@ impl Arithmetic for Gpu {
     }
 
     fn write(&mut self, kind: Kind, start: usize, values: &[f32]) -> Result<(), ModelError> {
-        let on_host = &mut self.room.get_mut().on_host;
+        let on_host = &mut self.on_host;
         on_host.write()?[..values.len()].copy_from_slice(values);
         Ok(on_host.copy_up(ON, 0..values.len(), &mut self.state[kind as usize], start)?)
     }

@@ -1,7 +1,7 @@
 //! The network on processors, by the references of the kernels: slower than other code for processors, and to the bit what a GPU gives.
 
-use sardana::model::ModelError;
-use sardana_cuda::parameters::Moments;
+use sardana::model::{GradientWriter, Mean, ModelError};
+use sardana_cuda::parameters::Adam;
 use sardana_cuda::reference::{dense, norms, pointwise, updates};
 
 use super::arithmetic::{Arithmetic, Batch, Found, Kind};
@@ -57,7 +57,7 @@ impl Arithmetic for Host {
         "cpu".to_owned()
     }
 
-    fn gradient(&self, batch: &Batch, out: &mut [f32]) -> Result<Found, ModelError> {
+    fn gradient(&self, batch: &Batch, out: &mut GradientWriter<'_>) -> Result<Found, ModelError> {
         let mut passed = self.forward(batch);
         let scores = passed.pop().unwrap_or_default();
         let hits = self.hits_of(&scores, &batch.labels);
@@ -66,8 +66,9 @@ impl Arithmetic for Host {
         let squares = norms::squares(&gradient, 1.0);
         for (number, layer) in self.shape.layers().iter().enumerate().rev() {
             let (sizes, inputs) = (layer.sizes(batch.labels.len()), &passed[number]);
-            out[layer.weights.clone()].copy_from_slice(&dense::backward_weights(&gradient, inputs, sizes));
-            out[layer.biases.clone()].copy_from_slice(&dense::backward_biases(&gradient, sizes));
+            let [weights, biases] = layer.tensors;
+            out.write_f32(weights, &dense::backward_weights(&gradient, inputs, sizes))?;
+            out.write_f32(biases, &dense::backward_biases(&gradient, sizes))?;
             if number > 0 {
                 let [weights, _] = self.of(layer);
                 gradient = pointwise::rectify_backward(&dense::backward_inputs(&gradient, weights, sizes), inputs);
@@ -81,9 +82,13 @@ impl Arithmetic for Host {
         Ok(self.hits_of(&scores, &batch.labels))
     }
 
-    fn update(&mut self, gradient: &[f32], by: Moments) -> Result<(), ModelError> {
+    fn update(&mut self, mean: &Mean<'_>, by: Adam) -> Result<(), ModelError> {
         let [values, means, squares] = &mut self.state;
-        updates::adam(values, means, squares, gradient, &by);
+        for (tensor, place) in self.shape.places().iter().enumerate() {
+            let [values, means, squares] = [&mut *values, means, squares].map(|all| &mut all[place.clone()]);
+            // It is divided already.
+            updates::adam(values, means, squares, &mean.f32(tensor)?, &by.moments(1.0, 1.0));
+        }
         Ok(())
     }
 

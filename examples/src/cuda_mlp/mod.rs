@@ -174,27 +174,17 @@ impl Trainable for Mlp {
     fn gradient(&self, shard: &Shard, out: &mut GradientWriter<'_>) -> Result<(), ModelError> {
         let samples = shard.samples().iter().enumerate();
         let batch = Self::batch(samples.map(|(at, &sample)| self.training.get(sample, &shard.sample_random(at))))?;
-        let mut gradient = vec![0.0; self.shape.values()];
-        let found = self.device.gradient(&batch, &mut gradient)?;
-        for (tensor, place) in self.shape.places().iter().enumerate() {
-            out.fill_f32(tensor, |values| values.copy_from_slice(&gradient[place.clone()]))?;
-        }
+        let found = self.device.gradient(&batch, out)?;
         out.auxiliary(0, 0.5 * found.squares)?;
         out.auxiliary(1, found.hits as f64)?;
         Ok(out.samples(batch.labels.len() as u64)?)
     }
 
     fn apply(&mut self, _step: Step, mean: &Mean<'_>) -> Result<(), ModelError> {
-        let mut gradient = vec![0.0; self.shape.values()];
-        for (tensor, place) in self.shape.places().iter().enumerate() {
-            mean.copy_f32(tensor, &mut gradient[place.clone()])?;
-        }
         let rate = self.schedule.at(self.updates);
         self.updates += 1;
         let number = self.updates;
-        // It is divided already.
-        let by = Adam { number, rate, ..ADAM }.moments(1.0, 1.0);
-        self.device.update(&gradient, by)
+        self.device.update(mean, Adam { number, rate, ..ADAM })
     }
 
     fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError> {

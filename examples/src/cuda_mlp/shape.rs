@@ -16,6 +16,8 @@ pub struct Layer {
     pub weights: Range<usize>,
     /// Where its biases lie, one for each output.
     pub biases: Range<usize>,
+    /// The numbers of both tensors, in this order.
+    pub tensors: [usize; 2],
 }
 
 impl Layer {
@@ -57,6 +59,7 @@ impl Shape {
                 outputs,
                 weights,
                 biases,
+                tensors: [2 * number, 2 * number + 1],
             });
         }
         Self { layers, specs, places }

@@ -53,7 +53,7 @@ impl Site {
         let data = tempfile::tempdir().unwrap();
         write_images(data.path());
         // The others are loaded when they are launched first, which they never are.
-        let used = [Module::Updates, Module::Norms, Module::Dense, Module::Pointwise].map(source);
+        let used = [Module::Sums, Module::Updates, Module::Norms, Module::Dense, Module::Pointwise].map(source);
         Self {
             files: compiler.driver_files(&used).expect("the twin driver is made"),
             expected: super::plain(data.path(), EPOCHS),

@@ -33,9 +33,20 @@ impl Buffers {
         }
     }
 
-    /// A buffer with anything in it.
-    pub(super) fn any(&mut self) -> GradientBuffer {
-        self.free.pop().unwrap_or_else(|| GradientBuffer::zeros(&self.layout))
+    /// A buffer for a gradient, with anything in it: rather one that has memory on a device, for the next gradient to lie in.
+    pub(super) fn for_gradient(&mut self) -> GradientBuffer {
+        let place = self.free.iter().rposition(GradientBuffer::has_memory_elsewhere);
+        let taken = place
+            .or(self.free.len().checked_sub(1))
+            .map(|place| self.free.swap_remove(place));
+        taken.unwrap_or_else(|| GradientBuffer::zeros(&self.layout))
+    }
+
+    /// A buffer for a sum, with anything in it. What has memory on a device is left to gradients: a sum does not use that.
+    pub(super) fn for_sum(&mut self) -> GradientBuffer {
+        let place = self.free.iter().rposition(|buffer| !buffer.has_memory_elsewhere());
+        let taken = place.map(|place| self.free.swap_remove(place));
+        taken.unwrap_or_else(|| GradientBuffer::zeros(&self.layout))
     }
 
     /// The buffer of a piece that lacks shards, for the next of them.

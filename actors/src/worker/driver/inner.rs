@@ -151,7 +151,7 @@ impl Inner {
                 offered,
             } => {
                 let (mut buffer, mode) = if shard == piece.start() {
-                    (self.buffers.any(), WriteMode::Store)
+                    (self.buffers.for_gradient(), WriteMode::Store)
                 } else {
                     (self.buffers.begun(piece)?, WriteMode::Add)
                 };
@@ -246,7 +246,7 @@ impl Inner {
                 self.command(ActorCommand::Connect { form, inbox });
             }
             Command::Begin { step } => {
-                let into = self.buffers.any();
+                let into = self.buffers.for_sum();
                 self.tell_ring(RingInput::Begin { step, into });
             }
             Command::Offer { piece } => self.offer(piece),

@@ -45,6 +45,11 @@ impl Account {
         self.found
     }
 
+    /// Bytes that may still be taken.
+    pub(super) const fn left(&self) -> u64 {
+        self.limit - self.found.held
+    }
+
     /// Takes so many bytes. A caller that cannot get them after all calls [`Self::refuse`].
     pub(super) fn take(&mut self, bytes: u64) -> Result<(), BeyondLimit> {
         let found = &mut self.found;

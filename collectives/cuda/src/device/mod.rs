@@ -13,9 +13,10 @@ mod loaded;
 mod pinned;
 mod tensor;
 
+use std::any::Any;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, sys};
 
@@ -48,6 +49,10 @@ struct Inner {
     /// Bytes copied from pinned memory, and to it.
     up: AtomicU64,
     down: AtomicU64,
+    /// Most bytes that gradients may take of the device's memory; `u64::MAX` if it was not said.
+    gradient_room: AtomicU64,
+    /// What serves those that use the device, as long as one of them does.
+    served: Mutex<Weak<dyn Any + Send + Sync>>,
     /// The first failure, which every later call says again.
     failure: OnceLock<DeviceError>,
 }
@@ -122,6 +127,8 @@ impl Device {
             pinned_memory: Mutex::new(Account::new(u64::MAX)),
             up: AtomicU64::new(0),
             down: AtomicU64::new(0),
+            gradient_room: AtomicU64::new(u64::MAX),
+            served: Mutex::new(Weak::<()>::new()),
             failure: OnceLock::new(),
         })))
     }
@@ -136,6 +143,39 @@ impl Device {
     #[must_use]
     pub fn pinned(&self) -> MemoryUse {
         locked(&self.0.pinned_memory).found()
+    }
+
+    /// Gradients take at most so many bytes of the device's memory from the next one on: what does not fit lies in the host's. If this is not called they
+    /// take at most three quarters of what is left when the first one is written, so that the model has the rest.
+    pub fn keep_gradients_within(&self, bytes: u64) {
+        self.0.gradient_room.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Most bytes that gradients may take, if that was said.
+    pub(crate) fn gradient_room(&self) -> Option<u64> {
+        let said = self.0.gradient_room.load(Ordering::Relaxed);
+        (said < u64::MAX).then_some(said)
+    }
+
+    /// Bytes of its memory that tensors may still have.
+    pub(crate) fn memory_left(&self) -> Result<u64, DeviceError> {
+        let (free, _) = self.call("tell how much memory is left", || self.0.context.mem_get_info())?;
+        Ok(locked(&self.0.device_memory).left().min(free as u64))
+    }
+
+    /// What serves all that use the device. It is made where there is none, and ends with the last of those that have it.
+    pub(crate) fn served<T: Any + Send + Sync>(
+        &self,
+        make: impl FnOnce() -> Result<T, DeviceError>,
+    ) -> Result<Arc<T>, DeviceError> {
+        let mut served = self.0.served.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Ok(found)) = served.upgrade().map(Arc::downcast) {
+            return Ok(found);
+        }
+        let made = Arc::new(make()?);
+        let weak: Weak<T> = Arc::downgrade(&made);
+        *served = weak;
+        Ok(made)
     }
 
     /// Bytes copied so far.

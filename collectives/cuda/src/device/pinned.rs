@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::tensor::bytes;
-use super::{Charge, Device, DeviceError, DeviceTensor, Element, MemoryKind, Stream};
+use super::{Charge, Device, DeviceError, DeviceTensor, Element, MemoryKind, Stream, View};
 use crate::raw::memory::PinnedBytes;
 
 /// So many elements in pinned memory of the host. Looking at them waits until no copy uses them any more; the copies themselves follow one
@@ -105,12 +105,29 @@ impl<T: Element> Pinned<T> {
         start: usize,
         range: Range<usize>,
     ) -> Result<(), DeviceError> {
+        let length = range.len();
+        self.copy_view_down(stream, &from.part(start..start + length), range)
+    }
+
+    /// Enqueues a copy of `from` to `range`, which is as long.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    ///
+    /// # Panics
+    /// When `range` is not as long, or lies beyond the memory, or `from` is another device's.
+    pub(crate) fn copy_view_down(
+        &mut self,
+        stream: Stream,
+        from: &View<'_, T>,
+        range: Range<usize>,
+    ) -> Result<(), DeviceError> {
+        assert_eq!(from.len(), range.len(), "a copy is as long as what is copied");
         let range = bytes::<T>(&self.checked(range, from.device()));
         let count = range.len() as u64;
         let copies = self.device.stream(stream);
-        self.device.call("copy from it", || {
-            self.memory.copy_down(copies, from.memory(), start * size_of::<T>(), range)
-        })?;
+        self.device
+            .call("copy from it", || self.memory.copy_down(copies, from.address(), range))?;
         self.device.0.down.fetch_add(count, Ordering::Relaxed);
         Ok(())
     }

@@ -163,10 +163,6 @@ impl<T: Element> DeviceTensor<T> {
         })
     }
 
-    pub(super) const fn memory(&self) -> &DeviceBytes {
-        &self.memory
-    }
-
     pub(super) const fn memory_mut(&mut self) -> &mut DeviceBytes {
         &mut self.memory
     }
@@ -208,8 +204,66 @@ impl<'a, T> View<'a, T> {
         self.length == 0
     }
 
-    pub(super) const fn device(&self) -> &'a Device {
+    /// The device that has them.
+    #[must_use]
+    pub const fn device(&self) -> &'a Device {
         self.device
+    }
+}
+
+impl<'a, T: Element> View<'a, T> {
+    /// Their bytes.
+    pub(crate) const fn bytes(&self) -> View<'a, u8> {
+        View {
+            device: self.device,
+            address: self.address,
+            length: self.length.saturating_mul(size_of::<T>()),
+            element: PhantomData,
+        }
+    }
+}
+
+impl<'a> View<'a, u8> {
+    /// Some of them.
+    ///
+    /// # Panics
+    /// When `range` lies beyond them.
+    pub(crate) fn part(&self, range: Range<usize>) -> Self {
+        assert!(
+            range.start <= range.end && range.end <= self.length,
+            "expected a part of {} bytes, found {range:?}",
+            self.length
+        );
+        Self {
+            address: self.address + range.start as u64,
+            length: range.len(),
+            ..*self
+        }
+    }
+
+    /// The elements that these are the bytes of.
+    ///
+    /// # Panics
+    /// When they are not aligned to such elements, or not as many as some of them have.
+    pub(crate) const fn elements<T: Element>(&self) -> View<'a, T> {
+        let size = size_of::<T>();
+        assert!(
+            self.address.is_multiple_of(size as u64) && self.length.is_multiple_of(size),
+            "elements lie where they are aligned"
+        );
+        View {
+            device: self.device,
+            address: self.address,
+            length: self.length / size,
+            element: PhantomData,
+        }
+    }
+}
+
+impl<'a> ViewMut<'a, u8> {
+    /// As [`View::elements`], to be written.
+    pub(crate) const fn elements<T: Element>(self) -> ViewMut<'a, T> {
+        ViewMut(self.0.elements())
     }
 }
 

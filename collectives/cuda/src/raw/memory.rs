@@ -177,15 +177,8 @@ impl PinnedBytes {
         self.used.record(stream)
     }
 
-    /// Enqueues a copy of the bytes of `from` from `start` on to `range`, behind the copies before it.
-    pub(crate) fn copy_down(
-        &mut self,
-        stream: &CudaStream,
-        from: &DeviceBytes,
-        start: usize,
-        range: Range<usize>,
-    ) -> Result<(), DriverError> {
-        let from = from.at(&(start..start + range.len()));
+    /// Enqueues a copy of the bytes that a GPU has from `from` on to `range`, behind the copies before it. There are as many: the caller has checked that.
+    pub(crate) fn copy_down(&mut self, stream: &CudaStream, from: u64, range: Range<usize>) -> Result<(), DriverError> {
         let to = self.address(&range)?.cast_mut();
         if range.is_empty() {
             return Ok(());

@@ -6,6 +6,7 @@
 
 mod cases;
 mod failing;
+mod gradients;
 mod launches;
 mod memory;
 #[path = "../kernels/numbers.rs"]

@@ -1,0 +1,129 @@
+//! Gradients that a model computes on a device, and sums that it applies there. What a [`GradientWriter`] is given stays in the device's memory, and comes
+//! to the host chunk by chunk when it is asked for: see [`sardana_collectives::gradient`]. Must not know ranks, nor what a model is.
+//!
+//! Each buffer of a gradient has memory on the device as long as it lives, for the gradients that are written to it one after the other. What
+//! all of them take is bounded ([`Device::keep_gradients_within`]); a gradient for which there is no room is *spilled*: copied to the host as it is written,
+//! and added to there.
+//!
+//! What crosses between the host and the device in a step of a worker with k shards, for gradients of G bytes: down (k or fewer) G, as its ring asks for each
+//! shard's; up G, the sum. A worker that adds several shards into one buffer, as the first rank does, adds them on the device, and G comes down for all of
+//! them. One that is alone and has all of them there has the sum there: G comes down, for others that may ask for it, and nothing goes up.
+
+mod carrier;
+mod on_device;
+mod sum;
+
+use std::any::Any;
+use std::ops::Range;
+use std::sync::Arc;
+
+use sardana_collectives::gradient::{GradientError, GradientWriter, Resident, TensorPlace, WriteMode};
+use sardana_collectives::limits::LOWERED_BYTES;
+use sardana_protocol::state::Dtype;
+use thiserror::Error;
+
+pub use sum::{DeviceSum, MeanOnDevice, SumRoom};
+
+use crate::device::{Device, DeviceError, Float, Stream, View};
+use carrier::Carrier;
+use on_device::OnDevice;
+
+/// What a gradient's tensor on a device is made of.
+pub trait GradientElement: Float {
+    /// What a layout calls it.
+    const DTYPE: Dtype;
+}
+
+impl GradientElement for f32 {
+    const DTYPE: Dtype = Dtype::F32;
+}
+
+impl GradientElement for f64 {
+    const DTYPE: Dtype = Dtype::F64;
+}
+
+/// Why a tensor was not written or read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum OnDeviceError {
+    /// It is not the layout's: a mistake of the model.
+    #[error(transparent)]
+    Gradient(#[from] GradientError),
+    /// The device refused something, or has failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// What a [`GradientWriter`] can do with a device.
+pub trait WriteOnDevice {
+    /// Writes all values of the tensor `tensor`, an index into the layout's tensors, row-major, from where they lie: enqueues it on the stream of computing, and
+    /// does not wait. They may be changed and freed in the order of that stream. Where the device has no room for the gradient this waits, and copies them
+    /// to the host.
+    ///
+    /// # Errors
+    /// When there is no such tensor of that size and type, or it is already written; or the device has failed.
+    fn write_device<T: GradientElement>(&mut self, tensor: usize, values: &View<'_, T>) -> Result<(), OnDeviceError>;
+}
+
+impl WriteOnDevice for GradientWriter<'_> {
+    fn write_device<T: GradientElement>(&mut self, tensor: usize, values: &View<'_, T>) -> Result<(), OnDeviceError> {
+        let place = self.place(tensor, T::DTYPE, values.len())?;
+        let carrier = Carrier::of(values.device())?;
+        match memory(&place, values.device(), &carrier)? {
+            Some(memory) => {
+                memory.write(place.bytes().clone(), values, place.mode())?;
+                place.keep(memory);
+            }
+            None => spill(place, values, &carrier)?,
+        }
+        Ok(())
+    }
+}
+
+/// Where the tensor may stay on the device: in the memory that its buffer has there, or in new memory. None if it is spilled.
+fn memory(
+    place: &TensorPlace<'_, '_>,
+    device: &Device,
+    carrier: &Arc<Carrier>,
+) -> Result<Option<Arc<OnDevice>>, DeviceError> {
+    if !place.may_be_kept() {
+        return Ok(None);
+    }
+    let own = place.resident().and_then(on_device);
+    // What it is added to lies there.
+    let is_fixed = place.mode() == WriteMode::Add;
+    match own.filter(|own| is_fixed || own.device() == device) {
+        Some(own) => Ok(Some(own)),
+        None if place.may_have_another() => OnDevice::new(carrier, place.gradient_bytes()),
+        None => Ok(None),
+    }
+}
+
+/// What a buffer has elsewhere, if that is memory of a device.
+fn on_device(resident: Arc<dyn Resident>) -> Option<Arc<OnDevice>> {
+    let any: Arc<dyn Any + Send + Sync> = resident;
+    any.downcast().ok()
+}
+
+/// Copies the values to the host as soon as they are computed, part by part: while one is written there the next one comes.
+fn spill<T: GradientElement>(
+    mut place: TensorPlace<'_, '_>,
+    values: &View<'_, T>,
+    carrier: &Carrier,
+) -> Result<(), DeviceError> {
+    let (device, values) = (values.device(), values.bytes());
+    device.wait(Stream::Copies, &device.record(Stream::Compute)?)?;
+    let mut slots = carrier.slots_of_writers()?;
+    let slots = slots.both();
+    let part = |start: usize| start..values.len().min(start + LOWERED_BYTES);
+    let parts: Vec<Range<usize>> = (0..values.len()).step_by(LOWERED_BYTES).map(part).collect();
+    for number in 0..=parts.len() {
+        if let Some(range) = parts.get(number) {
+            slots[number % 2].copy_view_down(Stream::Copies, &values.part(range.clone()), 0..range.len())?;
+        }
+        let before = number.checked_sub(1);
+        if let Some((before, range)) = before.and_then(|before| Some((before, parts.get(before)?))) {
+            place.write_next(&slots[before % 2].read()?[..range.len()]);
+        }
+    }
+    Ok(())
+}

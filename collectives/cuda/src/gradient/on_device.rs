@@ -1,0 +1,146 @@
+//! The memory on a device that one buffer of gradients has. Must not know the tensors' names.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sardana_collectives::gradient::{Lowering, Resident, ResidentError, WriteMode};
+use sardana_collectives::limits::LOWERED_BYTES;
+use sardana_protocol::state::Dtype;
+
+use super::carrier::{Carrier, Order};
+use crate::device::{Device, DeviceError, DeviceTensor, Float, MemoryKind, Moment, Stream, View};
+
+/// A gradient's bytes, as its layout has them, at home on the stream of computing.
+#[derive(Debug)]
+pub(super) struct OnDevice {
+    memory: Arc<Mutex<DeviceTensor<u8>>>,
+    computed: Mutex<Computed>,
+    bytes: u64,
+    carrier: Arc<Carrier>,
+}
+
+/// When what was written last from each byte on is computed. What was written later has a higher number.
+#[derive(Debug, Default)]
+struct Computed {
+    next: u64,
+    at: BTreeMap<usize, (u64, Moment)>,
+}
+
+impl OnDevice {
+    /// Memory for so many bytes. None if gradients may not have as many more, or the device has not.
+    pub(super) fn new(carrier: &Arc<Carrier>, bytes: usize) -> Result<Option<Arc<Self>>, DeviceError> {
+        let count = bytes as u64;
+        if !carrier.take(count) {
+            return Ok(None);
+        }
+        let memory = match DeviceTensor::unset(carrier.device(), Stream::Compute, bytes) {
+            Ok(memory) => memory,
+            Err(error) => {
+                carrier.give(count);
+                return match error {
+                    DeviceError::Memory {
+                        kind: MemoryKind::Device,
+                        ..
+                    } => Ok(None),
+                    error => Err(error),
+                };
+            }
+        };
+        Ok(Some(Arc::new(Self {
+            memory: Arc::new(Mutex::new(memory)),
+            computed: Mutex::default(),
+            bytes: count,
+            carrier: Arc::clone(carrier),
+        })))
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        self.carrier.device()
+    }
+
+    /// Enqueues that `values` are stored in these bytes, or added to them.
+    pub(super) fn write<T: Float>(
+        &self,
+        bytes: Range<usize>,
+        values: &View<'_, T>,
+        mode: WriteMode,
+    ) -> Result<(), DeviceError> {
+        let mut memory = self.memory();
+        let on = self.device().on(Stream::Compute);
+        let mut place = memory.part_mut(bytes.clone()).elements::<T>();
+        match mode {
+            WriteMode::Store => on.sum_into::<T>(&mut place, values, &[])?,
+            WriteMode::Add => on.add(&mut place, &[*values])?,
+        }
+        drop(memory);
+        self.note(bytes.start)
+    }
+
+    /// What is there, for what is enqueued on the stream of computing.
+    pub(super) fn memory(&self) -> MutexGuard<'_, DeviceTensor<u8>> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is written from this byte on is computed when the stream of computing is as far as it is enqueued now.
+    fn note(&self, start: usize) -> Result<(), DeviceError> {
+        let moment = self.device().record(Stream::Compute)?;
+        let mut computed = self.computed();
+        let number = computed.next;
+        computed.next += 1;
+        computed.at.insert(start, (number, moment));
+        Ok(())
+    }
+
+    fn computed(&self) -> MutexGuard<'_, Computed> {
+        self.computed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When these bytes are computed. None if nothing was written there.
+    fn computed_at(&self, bytes: &Range<usize>) -> Option<Moment> {
+        let computed = self.computed();
+        let (first, _) = computed.at.range(..=bytes.start).next_back()?;
+        let written = computed.at.range(first..).take_while(|(start, _)| **start < bytes.end);
+        let last = written.max_by_key(|(_, (number, _))| *number);
+        last.map(|(_, (_, moment))| moment.clone())
+    }
+
+    fn add_zeros_as<T: Float>(&self, range: &Range<usize>) -> Result<(), DeviceError> {
+        for start in range.clone().step_by(LOWERED_BYTES) {
+            let part = start..range.end.min(start + LOWERED_BYTES);
+            let zeros = DeviceTensor::<T>::zeros(self.device(), Stream::Compute, part.len() / size_of::<T>())?;
+            let mut memory = self.memory();
+            let mut place = memory.part_mut(part).elements::<T>();
+            self.device().on(Stream::Compute).add(&mut place, &[zeros.view()])?;
+        }
+        self.note(range.start)
+    }
+}
+
+impl Resident for OnDevice {
+    fn lower(self: Arc<Self>, lowering: Lowering) {
+        match self.computed_at(&lowering.range()) {
+            Some(computed) => self.carrier.bring(Order {
+                from: Arc::clone(&self.memory),
+                computed,
+                lowering,
+            }),
+            None => lowering.fail(ResidentError::new("nothing was written there")),
+        }
+    }
+
+    fn add_zeros(&self, dtype: Dtype, range: Range<usize>) -> Result<(), ResidentError> {
+        let added = match dtype {
+            Dtype::F32 => self.add_zeros_as::<f32>(&range),
+            Dtype::F64 => self.add_zeros_as::<f64>(&range),
+            Dtype::U64 => return Err(ResidentError::new("expected a tensor of floats, found one of counters")),
+        };
+        added.map_err(ResidentError::new)
+    }
+}
+
+impl Drop for OnDevice {
+    fn drop(&mut self) {
+        self.carrier.give(self.bytes);
+    }
+}

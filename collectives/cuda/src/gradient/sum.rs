@@ -1,0 +1,125 @@
+//! A finished sum on a device, where the parameters lie that follow it. Must not know how it was added.
+
+use std::ops::Range;
+
+use sardana_collectives::gradient::{GradientError, Mean};
+use sardana_collectives::layout::Layout;
+use sardana_collectives::limits::LOWERED_BYTES;
+use sardana_protocol::state::Dtype;
+
+use super::on_device::OnDevice;
+use super::{GradientElement, on_device};
+use crate::device::{Device, DeviceError, DeviceTensor, Pinned, Stream, View};
+
+/// Copies that are under way at once: while one goes up the next one is filled.
+const SLOTS: usize = 2;
+
+/// Memory for one sum at a time on a device, and pinned memory through which it comes there.
+#[derive(Debug)]
+pub struct SumRoom {
+    device: Device,
+    sum: DeviceTensor<u8>,
+    slots: [Pinned<u8>; SLOTS],
+}
+
+impl SumRoom {
+    /// On this device. It takes a gradient's bytes there once a sum has come, and 2 MiB of pinned memory.
+    ///
+    /// # Errors
+    /// When memory is refused, or the device has failed.
+    pub fn new(device: &Device) -> Result<Self, DeviceError> {
+        let slot = || Pinned::zeros(device, LOWERED_BYTES);
+        Ok(Self {
+            device: device.clone(),
+            sum: DeviceTensor::unset(device, Stream::Compute, 0)?,
+            slots: [slot()?, slot()?],
+        })
+    }
+
+    /// Brings a sum of this layout up.
+    fn raise(&mut self, bytes: &[u8]) -> Result<(), DeviceError> {
+        // What used the sum before has ended by then.
+        self.device.wait_for_other(Stream::Copies)?;
+        for (number, part) in bytes.chunks(LOWERED_BYTES).enumerate() {
+            let slot = &mut self.slots[number % SLOTS];
+            slot.write()?[..part.len()].copy_from_slice(part);
+            slot.copy_up(Stream::Copies, 0..part.len(), &mut self.sum, number * LOWERED_BYTES)?;
+        }
+        self.device.wait_for_other(Stream::Compute)
+    }
+
+    /// Takes it over from where it lies on the device.
+    fn take_over(&mut self, from: &OnDevice, layout: &Layout) -> Result<(), DeviceError> {
+        let memory = from.memory();
+        for (tensor, spec) in layout.tensors().iter().enumerate() {
+            let range = layout.tensor_bytes(tensor).expect("it is one of the layout's");
+            match spec.dtype {
+                Dtype::F32 => self.copy::<f32>(&memory, range)?,
+                Dtype::F64 => self.copy::<f64>(&memory, range)?,
+                Dtype::U64 => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn copy<T: GradientElement>(&mut self, from: &DeviceTensor<u8>, range: Range<usize>) -> Result<(), DeviceError> {
+        let mut to = self.sum.part_mut(range.clone()).elements::<T>();
+        self.device
+            .on(Stream::Compute)
+            .sum_into::<T>(&mut to, &from.part(range).elements(), &[])
+    }
+}
+
+/// What a [`Mean`] can do with a device.
+pub trait MeanOnDevice {
+    /// The sum, not divided, in the memory of `room`: valid for what is enqueued on the stream of computing from now on, until the next one comes there. It is
+    /// divided where it is used, by [`Mean::divisor`]: the bits are those of a mean that is divided first. Call it once for each update.
+    ///
+    /// # Errors
+    /// When memory is refused, or the device has failed.
+    fn device_sum<'a>(&'a self, room: &'a mut SumRoom) -> Result<DeviceSum<'a>, DeviceError>;
+}
+
+impl MeanOnDevice for Mean<'_> {
+    fn device_sum<'a>(&'a self, room: &'a mut SumRoom) -> Result<DeviceSum<'a>, DeviceError> {
+        let layout = self.layout();
+        let bytes = layout.tensors_end();
+        if room.sum.len() != bytes {
+            room.sum = DeviceTensor::unset(&room.device, Stream::Compute, bytes)?;
+        }
+        let there = self.sum().resident(layout).and_then(on_device);
+        match there.filter(|there| *there.device() == room.device) {
+            Some(there) => room.take_over(&there, layout)?,
+            None => room.raise(&self.sum().bytes()[..bytes])?,
+        }
+        Ok(DeviceSum { sum: &room.sum, layout })
+    }
+}
+
+/// A finished sum in a device's memory.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceSum<'a> {
+    sum: &'a DeviceTensor<u8>,
+    layout: &'a Layout,
+}
+
+impl<'a> DeviceSum<'a> {
+    /// The tensor `tensor`, an index into the layout's tensors, row-major.
+    ///
+    /// # Errors
+    /// When there is no such tensor of that type.
+    pub fn tensor<T: GradientElement>(&self, tensor: usize) -> Result<View<'a, T>, GradientError> {
+        let tensors = self.layout.tensors().len();
+        let spec = self.layout.tensors().get(tensor);
+        let (spec, range) = spec
+            .zip(self.layout.tensor_bytes(tensor))
+            .ok_or(GradientError::NoSuchTensor { tensors, index: tensor })?;
+        if spec.dtype != T::DTYPE {
+            return Err(GradientError::Dtype {
+                spec: spec.clone(),
+                found: T::DTYPE,
+            });
+        }
+        Ok(self.sum.part(range).elements())
+    }
+}
