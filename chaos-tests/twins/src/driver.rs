@@ -2,8 +2,8 @@
 //!
 //! Streams do nothing before they must, or do it at once, in an order that a seed draws as far as streams and events allow. Memory of the device is
 //! poisoned when it is given and when it is freed, is never given twice, and is closed to the host. Found are launches and copies that touch
-//! memory that was not allocated, is not yet valid, or is freed; pinned memory freed too early; events that are never recorded; PTX whose parameters are not those of
-//! the source. What was forgotten otherwise shows in the bits of a result, for some seeds.
+//! memory that was not allocated, is not yet valid, or is freed; pinned memory freed too early; code unloaded before it has run; events that are never
+//! recorded; PTX whose parameters are not those of the source. What was forgotten otherwise shows in the bits of a result, for some seeds.
 
 #![expect(
     unsafe_code,
@@ -57,6 +57,8 @@ pub enum Planted {
     DieInCopy = 7,
     /// The process dies by SIGKILL in the middle of a launch.
     DieInLaunch = 8,
+    /// A launch is refused, for want of registers.
+    RefuseLaunch = 9,
 }
 
 /// What is counted since a session began.

@@ -11,6 +11,27 @@ pub struct Geometry {
     pub block: [u32; 3],
 }
 
+impl Geometry {
+    /// Whether a launch may have so many, on any device.
+    ///
+    /// # Errors
+    /// Says how many it may have.
+    pub fn is_possible(self) -> Result<(), &'static str> {
+        let [[x, y, z], [across, down, deep]] = [self.grid, self.block];
+        if !self.grid.into_iter().chain(self.block).all(|along| along > 0) {
+            return Err("blocks and threads along each direction");
+        }
+        if x > MOST_ALONG_X || y > MOST_ALONG_Y || z > MOST_ALONG_Y {
+            return Err("at most 2147483647 blocks along x and 65535 along y and z");
+        }
+        let threads = u64::from(across) * u64::from(down);
+        if deep > MOST_DEEP || threads > MOST_THREADS || threads * u64::from(deep) > MOST_THREADS {
+            return Err("at most 1024 threads of a block, and 64 along z");
+        }
+        Ok(())
+    }
+}
+
 /// Threads of a block that has no need of its own.
 const THREADS: u32 = 256;
 
@@ -24,9 +45,13 @@ const CHUNKS: u32 = 1_024;
 const SIDE: u32 = 64;
 const ACROSS: u32 = 16;
 
-/// Most blocks along x, and along y.
+/// Most blocks along x, and along y or z.
 const MOST_ALONG_X: u32 = i32::MAX as u32;
 const MOST_ALONG_Y: u32 = 65_535;
+
+/// Most threads of a block, and most of them along z.
+const MOST_THREADS: u64 = 1_024;
+const MOST_DEEP: u32 = 64;
 
 /// For `length` elements, of any kernel that says nothing else: `sum_*`, `narrow_*`, `widen_*`, `mean_*`, updates, `dense_backward_biases`,
 /// `rectify*`, `distances`, `hits` (a row each). These may have any other geometry, too; `sum_f32x4` has enough of it with a quarter of its
@@ -90,6 +115,30 @@ mod tests {
         assert_eq!((squares(1 << 31), pieces(u64::MAX)), (None, None));
         assert_eq!((product(u32::MAX, 1), product(65_535 * 64 + 1, 1)), (None, None));
         assert_eq!(product(65_535 * 64, u32::MAX).map(|all| all.grid), Some([1 << 26, 65_535, 1]));
+    }
+
+    #[test]
+    fn no_device_has_more() {
+        let of = |grid, block| Geometry { grid, block }.is_possible();
+        let [least, most] = [[1; 3], [i32::MAX as u32, 65_535, 65_535]];
+        for block in [least, [1_024, 1, 1], [1, 1_024, 1], [16, 1, 64], [4, 4, 64]] {
+            assert_eq!((of(least, block), of(most, block)), (Ok(()), Ok(())));
+        }
+        for block in [
+            [0, 1, 1],
+            [1, 0, 1],
+            [1, 1, 0],
+            [1_025, 1, 1],
+            [1, 1, 65],
+            [32, 33, 1],
+            [17, 1, 61],
+            [u32::MAX; 3],
+        ] {
+            assert!(of(least, block).is_err(), "{block:?}");
+        }
+        for grid in [[0, 1, 1], [1 << 31, 1, 1], [1, 65_536, 1], [1, 1, 65_536], [1, 1, 0]] {
+            assert!(of(grid, least).is_err(), "{grid:?}");
+        }
     }
 
     #[test]

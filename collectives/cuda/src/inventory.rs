@@ -7,6 +7,7 @@ use crate::device::name_of;
 use crate::driver::Driver;
 use crate::raw::context;
 use crate::raw::library::{self, OpenLibrary};
+use crate::raw::nvrtc;
 
 /// A GPU that the driver shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,14 +71,17 @@ pub struct Library {
 /// The libraries beside the driver: NVRTC, cuBLAS, cuDNN and NCCL, each opened to ask for its version, which takes a second or so.
 #[must_use]
 pub fn libraries() -> [Library; 4] {
-    let open = |name, stem, others: &[&str], version: fn(&OpenLibrary) -> Option<String>| {
-        let names = cudarc::get_lib_name_candidates(stem).into_iter();
-        let names = names.chain(others.iter().map(|other| (*other).to_owned()));
-        let found = library::open(names).map(|library| (library.name.clone(), version(&library)));
+    let told = |name, opened: Result<OpenLibrary, String>, version: fn(&OpenLibrary) -> Option<String>| {
+        let found = opened.map(|library| (library.name.clone(), version(&library)));
         Library { name, found }
     };
+    let open = |name, stem, others: &[&str], version| {
+        let names = cudarc::get_lib_name_candidates(stem).into_iter();
+        let names = names.chain(others.iter().map(|other| (*other).to_owned()));
+        told(name, library::open(names), version)
+    };
     [
-        open("NVRTC", "nvrtc", &[], |library| {
+        told("NVRTC", nvrtc::open(), |library| {
             let (code, [major, minor]) = library.call_for_two_numbers("nvrtcVersion")?;
             (code == 0).then(|| format!("{major}.{minor}"))
         }),

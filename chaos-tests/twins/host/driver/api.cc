@@ -89,6 +89,7 @@ API int cuGetErrorName(int code, const char** name) {
         {INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE"}, {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
         {INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE"}, {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"},
         {NOT_FOUND, "CUDA_ERROR_NOT_FOUND"}, {ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+        {OUT_OF_RESOURCES, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
         {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"}};
     auto found = names.find(code);
     return found == names.end() ? INVALID_VALUE : (*name = found->second, OK);
@@ -265,11 +266,12 @@ API int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream
 API int cuModuleLoadData(void** module, const void* image) {
     ON_DEVICE;
     *module = parse((const char*)image);
-    if (*module) ++modules;
+    if (*module && !has_failed()) ++modules;
     return *module ? failed_or_ok() : INVALID_IMAGE;
 }
-API int cuModuleUnload(void*) {
+API int cuModuleUnload(void* module) {
     LOCKED;
+    for (Function* one : ((Module*)module)->functions) if (is_to_run(one)) fault("code of " + one->name + " is unloaded while a launch is to run it");
     --modules;
     return OK;
 }
@@ -285,11 +287,12 @@ API int cuFuncGetParamInfo(void* function, size_t number, size_t* offset, size_t
     *offset = of->offsets[number];
     return *bytes = of->sizes[number], OK;
 }
-API int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned, void* stream,
+API int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream,
                        void** parameters, void**) {
     ON_DEVICE;
     const Function* of_name = (const Function*)function;
-    if (!gx || !gy || !gz || !bx || !by || !bz || bx * by * bz > 1024 || gy > 65535 || gz > 65535 || bz > 64) return INVALID_VALUE;
+    if (!gx || !gy || !gz || !bx || !by || !bz || bx * by * bz > 1024 || gy > 65535 || gz > 65535 || bz > 64 || shared > 48 << 10) return INVALID_VALUE;
+    if (planted(REFUSE_LAUNCH)) return OUT_OF_RESOURCES;
     std::vector<std::vector<char>> values;
     for (size_t i = 0; i < of_name->sizes.size(); ++i) values.emplace_back((char*)parameters[i], (char*)parameters[i] + of_name->sizes[i]);
     ++counters[LAUNCHES];
@@ -301,6 +304,7 @@ API int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, un
         run(*of_name, grid, block, values);
         if (dies) die();
     });
+    on->operations.back().function = function;
     return OK;
 }
 

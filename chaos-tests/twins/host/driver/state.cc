@@ -129,6 +129,12 @@ bool is_used(const void* host, size_t bytes) {
     return false;
 }
 
+bool is_to_run(const void* function) {
+    for (const Stream* stream : streams)
+        for (const Operation& one : stream->operations) if (one.function == function) return true;
+    return false;
+}
+
 Open::Open() {
     if (!opened++ && region) mprotect(region, used, PROT_READ | PROT_WRITE);
 }

@@ -24,13 +24,14 @@ enum Code : int {
     NOT_FOUND = 500,
     NOT_READY = 600,
     ILLEGAL_ADDRESS = 700,
+    OUT_OF_RESOURCES = 701,
 };
 
 // What a test can count, by number: driver.rs has the same list.
 enum Counter { UP, DOWN, LAUNCHES, STREAM_WAITS, HOST_WAITS, FREES, COPIES, CALLS, COUNTERS };
 
 // A call that is carried out wrongly, as a program would have made it that has the fault. One at a time.
-enum Plant { NOTHING, FORGET_STREAM_WAIT, FORGET_HOST_WAIT, LAUNCH_ELSEWHERE, COPY_ELSEWHERE, FREE_EARLY, DEVICE_GONE, DIE_IN_COPY, DIE_IN_LAUNCH };
+enum Plant { NOTHING, FORGET_STREAM_WAIT, FORGET_HOST_WAIT, LAUNCH_ELSEWHERE, COPY_ELSEWHERE, FREE_EARLY, DEVICE_GONE, DIE_IN_COPY, DIE_IN_LAUNCH, REFUSE_LAUNCH };
 
 struct Event {
     // How often it was recorded, and how many of these records streams have passed.
@@ -46,6 +47,8 @@ struct Operation {
     // Host memory that it uses.
     const char* host = nullptr;
     size_t bytes = 0;
+    // The kernel that it runs.
+    const void* function = nullptr;
 };
 
 struct Stream {
@@ -78,6 +81,8 @@ void run_until(const std::function<bool()>& done);
 // As a device that works beside the host: some operations, or none.
 void run_some();
 bool is_used(const void* host, size_t bytes);
+// Whether a launch of a kernel is still to be carried out.
+bool is_to_run(const void* function);
 
 // Memory of the device.
 uint64_t allocate(size_t bytes, bool now);

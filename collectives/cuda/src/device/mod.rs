@@ -10,6 +10,7 @@ mod error;
 mod identity;
 mod launches;
 mod loaded;
+mod own;
 mod pinned;
 mod tensor;
 

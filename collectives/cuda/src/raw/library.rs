@@ -40,6 +40,15 @@ impl OpenLibrary {
         found.is_ok()
     }
 
+    /// A function of it, if it is there.
+    ///
+    /// # Safety
+    /// The library's function of this name has the type `F`, which is one of functions.
+    pub(crate) unsafe fn function<F: Copy>(&self, name: &str) -> Option<F> {
+        // SAFETY: the caller's promise; the library is never closed.
+        unsafe { self.library.get::<F>(name.as_bytes()).ok().map(|found| *found) }
+    }
+
     /// Calls `int name(unsigned)`, as the driver's `cuInit`. None if it is not there.
     pub(crate) fn call_with_flags(&self, name: &str, flags: u32) -> Option<i32> {
         // SAFETY: the driver's interface has this type for every function that this is called for.

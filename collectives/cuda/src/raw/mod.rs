@@ -7,3 +7,4 @@ pub(crate) mod context;
 pub(crate) mod launch;
 pub(crate) mod library;
 pub(crate) mod memory;
+pub(crate) mod nvrtc;

@@ -7,14 +7,21 @@ mod tables;
 mod updates;
 
 use bytemuck::NoUninit;
+use cudarc::driver::sys::CUresult;
+use cudarc::driver::{CudaFunction, DriverError};
 
 pub use sums::{Float, Half, Summed};
 
+use super::own::{Refusal, refusal};
 use super::{Device, DeviceError, Stream, View, ViewMut};
 use crate::geometry::Geometry;
 use crate::kernels::{Kernel, Parameter};
 use crate::parameters::{Descent, Moments, Shards};
 use crate::raw::launch::{ArgumentBytes, launch};
+
+/// CUDA's codes for a launch that takes more registers or shared memory than there are, and for one that the device can never have.
+const TOO_MUCH: CUresult = CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+const TOO_LARGE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
 /// Enqueues kernels on one stream of a device. Each call returns before the device has done it. A call whose arguments do not fit is an error
 /// [`DeviceError::Launch`], and enqueues nothing.
@@ -74,7 +81,30 @@ impl<'a> Enqueue<'a> {
         let bytes: Vec<&ArgumentBytes> = arguments.iter().map(|argument| &argument.bytes).collect();
         let stream = self.device.stream(self.stream);
         self.device
-            .call("launch a kernel", || launch(stream, function, geometry, &bytes))
+            .call("launch a kernel", || launch(stream, function, geometry, 0, &bytes))
+    }
+
+    /// Enqueues a kernel of a program's own, whose arguments are those of its parameters. That the device has not so much as the launch takes is no failure.
+    pub(crate) fn enqueue(
+        &self,
+        function: &CudaFunction,
+        geometry: Geometry,
+        shared: u32,
+        arguments: &[&ArgumentBytes],
+    ) -> Result<Result<(), Refusal>, DeviceError> {
+        let stream = self.device.stream(self.stream);
+        self.device.call("launch a kernel", || {
+            match launch(stream, function, geometry, shared, arguments) {
+                Ok(()) => Ok(Ok(())),
+                Err(error @ DriverError(TOO_MUCH | TOO_LARGE)) => Ok(Err(refusal(error))),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    /// The device that it is on.
+    pub(crate) const fn device(&self) -> &'a Device {
+        self.device
     }
 
     fn read<T>(&self, kernel: &Kernel, view: &View<'_, T>, length: u64) -> Result<Argument, DeviceError> {

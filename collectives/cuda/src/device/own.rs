@@ -1,0 +1,45 @@
+//! What programs with kernels of their own need of a device: code loaded, functions looked up. Must not know what those kernels are.
+
+use std::sync::Arc;
+
+use cudarc::driver::{CudaFunction, CudaModule, DriverError};
+use cudarc::nvrtc::Ptx;
+
+use super::{Device, DeviceError, name_of};
+use crate::raw::context;
+
+/// What the driver refuses while the device is of use as before: CUDA's code, and its name for it.
+pub(crate) type Refusal = (u32, String);
+
+/// A function, and the bytes of each of its parameters if the driver tells them.
+pub(crate) type Function = (CudaFunction, Option<Vec<usize>>);
+
+impl Device {
+    /// Its compute capability, as in 90 for 9.0.
+    pub(crate) fn capability(&self) -> Result<u32, DeviceError> {
+        let (major, minor) = self.call("say what it is", || self.0.context.compute_capability())?;
+        Ok(10 * u32::try_from(major).unwrap_or(0) + u32::try_from(minor).unwrap_or(0))
+    }
+
+    /// Makes code of PTX, which has no zero byte.
+    pub(crate) fn load(&self, ptx: &str) -> Result<Result<Arc<CudaModule>, Refusal>, DeviceError> {
+        self.call("be of use", || {
+            Ok(self.0.context.load_module(Ptx::from_src(ptx)).map_err(refusal))
+        })
+    }
+
+    /// A function of a module.
+    pub(crate) fn function(&self, module: &Arc<CudaModule>, name: &str) -> Result<Result<Function, Refusal>, DeviceError> {
+        let tells = self.0.driver.tells_parameter_sizes();
+        let look_up = || {
+            let function = module.load_function(name)?;
+            let sizes = tells.then(|| context::parameter_sizes(&function)).transpose()?;
+            Ok((function, sizes))
+        };
+        self.call("be of use", || Ok(look_up().map_err(refusal)))
+    }
+}
+
+pub(super) fn refusal(error: DriverError) -> Refusal {
+    (error.0 as u32, name_of(error))
+}

@@ -1,0 +1,181 @@
+//! Programs that NVIDIA's compiler makes: what it is told, what it says, and what is kept of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sardana_cuda::device::{Device, Stream};
+use sardana_cuda::program::{CompileError, CompilerAbsent, Options, Origin, Program, ProgramError};
+
+use super::numbers::Numbers;
+use super::swish::{HEADER, SOURCE, device, driver, ends_well, gives_its_bits, line};
+
+/// Runs a check on a twin of a device; a line that says why not, where there is no compiler for it, or no NVRTC. That one is named and not found is no reason.
+fn compiled(check: impl FnOnce(&Device)) {
+    let Some(driver) = driver() else { return };
+    let session = driver.begin(1);
+    let device = device();
+    let probe = Program::compile(
+        &device,
+        "probe.cu",
+        "extern \"C\" __global__ void probe() {}",
+        &Options::new().not_kept(),
+    );
+    match probe {
+        Err(ProgramError::Absent(CompilerAbsent::Library { .. })) if !is_named() => {
+            println!("skipped: NVRTC is not found");
+        }
+        Err(error) => panic!("{error}"),
+        Ok(probe) => {
+            drop(probe);
+            check(&device);
+        }
+    }
+    drop(device);
+    ends_well(&session);
+}
+
+fn is_named() -> bool {
+    std::env::var_os("SARDANA_NVRTC").is_some_and(|name| !name.is_empty())
+}
+
+fn options(folder: &Path) -> Options {
+    Options::new().header(HEADER.0, HEADER.1).kept_in(folder)
+}
+
+fn kept(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn what_is_compiled_gives_the_bits_of_its_reference_and_is_kept() {
+    compiled(|device| {
+        let folder = tempfile::tempdir().unwrap();
+        let compile = || Program::compile(device, "swish.cu", SOURCE, &options(folder.path())).unwrap();
+        let all = [(); 2].map(|()| Numbers::new(1).near(300));
+        for origin in [Origin::Compiled, Origin::Kept, Origin::Kept] {
+            let program = compile();
+            assert_eq!(program.origin(), &origin);
+            gives_its_bits(&program, Stream::Compute, line(2, 64), all.each_ref().map(Vec::as_slice));
+        }
+        let [file] = kept(folder.path()).try_into().unwrap();
+        let ptx = fs::read_to_string(&file).unwrap();
+        assert!(
+            ptx.contains(".target sm_90") && ptx.contains("mul.rn.f32") && !ptx.contains("fma.rn.f32"),
+            "{ptx}"
+        );
+        // Another architecture, flag or source is another file.
+        let others = [
+            options(folder.path()).flag("--gpu-architecture=compute_80"),
+            options(folder.path()).contracting(),
+        ];
+        for other in others {
+            let program = Program::compile(device, "swish.cu", SOURCE, &other).unwrap();
+            assert_eq!(program.origin(), &Origin::Compiled);
+        }
+        assert_eq!(kept(folder.path()).len(), 3);
+        // What a person has changed, or a crash has cut, is made again.
+        for broken in [
+            ptx.replace("mul.rn.f32", "add.rn.f32"),
+            ptx[..ptx.len() / 2].to_owned(),
+            String::new(),
+        ] {
+            fs::write(&file, broken).unwrap();
+            assert_eq!(compile().origin(), &Origin::Compiled);
+            assert_eq!(fs::read_to_string(&file).unwrap(), ptx);
+        }
+    });
+}
+
+#[test]
+fn products_and_sums_are_contracted_only_where_it_is_said() {
+    compiled(|device| {
+        let has_fused = |options: Options| {
+            let folder = tempfile::tempdir().unwrap();
+            let program = Program::compile(device, "swish.cu", SOURCE, &options.kept_in(folder.path())).unwrap();
+            assert_eq!(program.kernels().count(), 3);
+            fs::read_to_string(&kept(folder.path())[0]).unwrap().contains("fma.rn.f32")
+        };
+        let options = || Options::new().header(HEADER.0, HEADER.1);
+        assert!(!has_fused(options()));
+        assert!(has_fused(options().contracting()));
+    });
+}
+
+#[test]
+fn an_error_of_the_compilers_is_told_with_its_line() {
+    compiled(|device| {
+        let folder = tempfile::tempdir().unwrap();
+        let error = |source: &str, options: &Options| {
+            let Err(ProgramError::Compile(error)) = Program::compile(device, "swish.cu", source, options) else {
+                panic!("the compiler takes it, or is not asked: {source}")
+            };
+            error
+        };
+        let CompileError {
+            file,
+            line,
+            message,
+            log,
+        } = error(&SOURCE.replace("x * gate(x)", "x * door(x)"), &options(folder.path()));
+        assert_eq!((file.as_deref(), line), (Some("swish.cu"), Some(7)));
+        assert_eq!(message, "identifier \"door\" is undefined");
+        assert!(log.contains("1 error detected"), "{log}");
+        // In a file that it includes.
+        let header = Options::new()
+            .header(HEADER.0, &HEADER.1.replace("blockDim.x;", "blockDim.x"))
+            .not_kept();
+        let words = error(SOURCE, &header).to_string();
+        assert!(
+            words.starts_with("expected kernels that NVRTC compiles, found in numbers.cuh, line 12: expected a \";\""),
+            "{words}"
+        );
+        // None is read from the disk, wherever the program runs.
+        let missing = error("#include \"Cargo.toml\"\n", &options(folder.path()));
+        assert_eq!((missing.file.as_deref(), missing.line), (Some("swish.cu"), Some(1)));
+        assert!(
+            missing.message.starts_with("could not open source file \"Cargo.toml\""),
+            "{missing}"
+        );
+        let flag = error(SOURCE, &options(folder.path()).flag("--no-such-flag"));
+        assert_eq!((flag.file, flag.line), (None, None));
+        assert!(
+            flag.message.contains("unrecognized option --no-such-flag"),
+            "{}",
+            flag.message
+        );
+        assert!(kept(folder.path()).is_empty(), "nothing is kept of what is wrong");
+    });
+}
+
+#[test]
+fn where_nothing_can_be_kept_it_is_compiled_and_said() {
+    compiled(|device| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let program = Program::compile(device, "swish.cu", SOURCE, &options(&file)).unwrap();
+        assert!(
+            matches!(program.origin(), Origin::CompiledOnly(Some(reason)) if !reason.is_empty()),
+            "{program:?}"
+        );
+        let program = Program::compile(device, "swish.cu", SOURCE, &options(&file).not_kept()).unwrap();
+        assert_eq!(program.origin(), &Origin::CompiledOnly(None));
+        gives_its_bits(&program, Stream::Copies, line(1, 32), [&[0.5; 7], &[1.5; 7]]);
+    });
+}
+
+#[test]
+fn several_threads_compile_at_once() {
+    compiled(|device| {
+        let folder = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let program = Program::compile(device, "swish.cu", SOURCE, &options(folder.path())).unwrap();
+                    assert_eq!(program.kernels().count(), 3);
+                });
+            }
+        });
+        assert_eq!(kept(folder.path()).len(), 1);
+    });
+}
