@@ -6,6 +6,7 @@
 //! on the stream that it was allocated on, and freed in that stream's order.
 
 mod account;
+mod dlpack;
 mod error;
 mod identity;
 mod launches;
@@ -22,11 +23,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, sys};
 
 pub use account::MemoryUse;
+pub use dlpack::{DlPackError, Exchanged};
 pub use error::{DeviceError, MemoryKind};
 pub use launches::{Enqueue, Float, Half, Summed};
 pub use pinned::Pinned;
 pub use tensor::{DeviceTensor, Element, View, ViewMut};
 
+pub use crate::raw::dlpack::DlPack;
 pub use crate::raw::memory::RawMemory;
 
 use crate::driver::Driver;

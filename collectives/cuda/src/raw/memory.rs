@@ -8,13 +8,27 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaContext, CudaEvent, CudaSlice, CudaStream, DevicePtr, DriverError, PinnedHostSlice, result};
 
+use super::dlpack::Lent;
+
 /// Bytes in a GPU's memory: allocated here and freed in the order of the stream that they were allocated on, or another library's.
 #[derive(Debug)]
 pub(crate) struct DeviceBytes {
     address: u64,
     bytes: usize,
-    /// Frees them. None for what is another library's, and where there are none.
-    owned: Option<CudaSlice<u8>>,
+    /// None for what its owner frees by itself, and where there are none.
+    owner: Option<Owner>,
+}
+
+/// What frees bytes at its end.
+#[derive(Debug)]
+enum Owner {
+    /// Allocated here.
+    Own(CudaSlice<u8>),
+    /// Given back to another library, behind what was enqueued on this stream.
+    Lent(
+        Arc<CudaStream>,
+        #[expect(dead_code, reason = "what it does it does at its end")] Lent,
+    ),
 }
 
 impl DeviceBytes {
@@ -24,7 +38,7 @@ impl DeviceBytes {
             return Ok(Self {
                 address: 0,
                 bytes,
-                owned: None,
+                owner: None,
             });
         }
         // SAFETY: a GPU's memory holds no values of Rust's; it is read only as types that all bits are values of.
@@ -33,7 +47,7 @@ impl DeviceBytes {
         Ok(Self {
             address,
             bytes,
-            owned: Some(owned),
+            owner: Some(Owner::Own(owned)),
         })
     }
 
@@ -87,10 +101,15 @@ impl DeviceBytes {
 
 impl Drop for DeviceBytes {
     fn drop(&mut self) {
-        if let Some(owned) = &self.owned {
-            // The bindings free it on whatever thread this is, and do not ask whether that has the context.
-            let context = owned.context();
-            context.record_err(context.bind_to_thread());
+        match &self.owner {
+            None => {}
+            Some(Owner::Own(memory)) => {
+                // The bindings free it on whatever thread this is, and do not ask whether that has the context.
+                let context = memory.context();
+                context.record_err(context.bind_to_thread());
+            }
+            // The library may give the memory to others at once. Where the stream does not come that far, nothing comes.
+            Some(Owner::Lent(stream, _)) => stream.context().record_err(stream.synchronize()),
         }
     }
 }
@@ -115,7 +134,18 @@ impl<T> RawMemory<T> {
         let bytes = DeviceBytes {
             address,
             bytes: length.saturating_mul(size_of::<T>()),
-            owned: None,
+            owner: None,
+        };
+        let element = PhantomData;
+        Self { bytes, length, element }
+    }
+
+    /// The same of what is given back to its library once `stream` has come past all that is enqueued on it then. What is lent is what its maker has promised.
+    pub(crate) const fn lent(address: u64, length: usize, lent: Lent, stream: Arc<CudaStream>) -> Self {
+        let bytes = DeviceBytes {
+            address,
+            bytes: length.saturating_mul(size_of::<T>()),
+            owner: Some(Owner::Lent(stream, lent)),
         };
         let element = PhantomData;
         Self { bytes, length, element }

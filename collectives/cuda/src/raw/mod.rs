@@ -4,6 +4,7 @@
 #![expect(unsafe_code, reason = "a driver is called through its C interface")]
 
 pub(crate) mod context;
+pub(crate) mod dlpack;
 pub(crate) mod launch;
 pub(crate) mod library;
 pub(crate) mod memory;

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
 mod cases;
+mod dlpack;
 mod failing;
 mod gradients;
 mod launches;
