@@ -7,6 +7,7 @@
 //!   block go on after a barrier or a shuffle, are drawn from it.
 //!
 //! - [`Driver`]: all of these behind the interface of CUDA's own driver, for programs that call that: lazy streams in a seeded order.
+//!   [`DriverFiles::with_nccl`]: and NCCL beside it.
 //!
 //! A launch that goes wrong is a [`Fault`], and says which thread did what. Found are accesses outside of every buffer, writes to what is only read,
 //! reads of what is not set (in buffers, and in shared memory, which is poisoned before each block), races between blocks and within one, barriers
@@ -48,6 +49,7 @@ mod compiler;
 mod driver;
 mod library;
 mod memory;
+mod nccl;
 mod source;
 
 pub use argument::{Argument, Launch};

@@ -75,17 +75,13 @@ pub fn libraries() -> [Library; 4] {
         let found = opened.map(|library| (library.name.clone(), version(&library)));
         Library { name, found }
     };
-    let open = |name, stem, others: &[&str], version| {
-        let names = cudarc::get_lib_name_candidates(stem).into_iter();
-        let names = names.chain(others.iter().map(|other| (*other).to_owned()));
-        told(name, library::open(names), version)
-    };
+    let open = |name, stem, version| told(name, library::open(cudarc::get_lib_name_candidates(stem)), version);
     [
         told("NVRTC", nvrtc::open(), |library| {
             let (code, [major, minor]) = library.call_for_two_numbers("nvrtcVersion")?;
             (code == 0).then(|| format!("{major}.{minor}"))
         }),
-        open("cuBLAS", "cublas", &[], |library| {
+        open("cuBLAS", "cublas", |library| {
             // 0, 1 and 2 stand for the major, the minor and the patch.
             let part = |which| {
                 library
@@ -95,10 +91,10 @@ pub fn libraries() -> [Library; 4] {
             let [(_, major), (_, minor), (_, patch)] = [part(0)?, part(1)?, part(2)?];
             Some(format!("{major}.{minor}.{patch}"))
         }),
-        open("cuDNN", "cudnn", &[], |library| {
+        open("cuDNN", "cudnn", |library| {
             library.call_for_size("cudnnGetVersion").map(cudnn_version)
         }),
-        open("NCCL", "nccl", &["libnccl.so.2"], |library| {
+        told("NCCL", library::open(library::nccl_names()), |library| {
             let (code, version) = library.call_for_number("ncclGetVersion")?;
             (code == 0).then(|| nccl_version(version))
         }),

@@ -11,6 +11,7 @@
 //! - `driver` and `inventory`: whether there is a GPU that can be used, and if not why; which GPUs and libraries there are.
 //! - `gradient`: a model's gradients stay in the device's memory until they are asked for, and a finished sum comes there.
 //! - `device`: memory, streams, and launches that are compared with the table before anything is enqueued; `staged` then carries its plans out.
+//! - `nccl`, with the feature of that name: sums of several GPUs by NCCL, in fast order.
 //! - `program`: kernels of a program's own, compiled when it runs or before, and their launches.
 //!
 //! The kernels are `kernels/*.cu`. Their PTX is kept beside them, made by `.ci/ptx`, so that building needs no compiler of CUDA. A kernel's
@@ -28,6 +29,8 @@ pub mod gradient;
 #[cfg(feature = "cuda")]
 pub mod inventory;
 pub mod kernels;
+#[cfg(feature = "nccl")]
+pub mod nccl;
 pub mod parameters;
 #[cfg(feature = "cuda")]
 pub mod program;

@@ -308,6 +308,14 @@ API int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, un
     return OK;
 }
 
+// For the twins of libraries that enqueue work of their own: it is carried out once it is ready.
+API void twin_enqueue(void* stream, int (*ready)(void*), void (*run)(void*), void* data) {
+    LOCKED;
+    push(of(stream), [=] { run(data); });
+    of(stream)->operations.back().ready = [=] { return ready(data) != 0; };
+}
+API int twin_inside(uint64_t address, size_t bytes) { return inside(address, bytes, true, "work of a library on"); }
+
 // From here on: what a test says to the twin, and asks it. Called while nothing is enqueued.
 API const char* twin_add_kernels(const char* path) {
     LOCKED;

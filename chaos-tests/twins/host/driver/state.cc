@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace driver {
 
@@ -42,7 +43,11 @@ std::map<char*, size_t> pins;
 bool can_go_on(const Stream* stream) {
     if (stream->operations.empty()) return false;
     const Operation& next = stream->operations.front();
-    return !next.wait || next.wait->passed >= next.until;
+    return (!next.wait || next.wait->passed >= next.until) && (!next.ready || next.ready());
+}
+
+bool waits_for_others() {
+    return std::any_of(streams.begin(), streams.end(), [](const Stream* stream) { return !stream->operations.empty() && stream->operations.front().ready; });
 }
 
 // The stream that is most urgent goes on. Which one that is changes now and then, so that the others fall far behind or run far ahead.
@@ -111,8 +116,11 @@ Stream* another(Stream* stream) {
 
 void run_until(const std::function<bool()>& done) {
     Open open;
-    while (!done() && !has_failed())
-        if (!step()) fault("all streams wait for events that nobody will record");
+    while (!done() && !has_failed()) {
+        if (step()) continue;
+        if (!waits_for_others()) fault("all streams wait for events that nobody will record");
+        usleep(100);
+    }
 }
 
 void run_some() {

@@ -49,6 +49,8 @@ struct Operation {
     size_t bytes = 0;
     // The kernel that it runs.
     const void* function = nullptr;
+    // Whether what is outside of this process has come so far; always, where there is nothing outside.
+    std::function<bool()> ready;
 };
 
 struct Stream {

@@ -1,4 +1,5 @@
-//! What programs with kernels of their own need of a device: code loaded, functions looked up. Must not know what those kernels are.
+//! What others than the kernels of the table need of a device: code loaded and functions looked up, a stream, the thread's context. Must not know what they
+//! compute.
 
 use std::sync::Arc;
 
@@ -19,6 +20,18 @@ impl Device {
     pub(crate) fn capability(&self) -> Result<u32, DeviceError> {
         let (major, minor) = self.call("say what it is", || self.0.context.compute_capability())?;
         Ok(10 * u32::try_from(major).unwrap_or(0) + u32::try_from(minor).unwrap_or(0))
+    }
+
+    /// Makes its context that of this thread.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn bind(&self) -> Result<(), DeviceError> {
+        self.call("be of use", || self.0.context.bind_to_thread())
+    }
+
+    /// The driver's stream.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn raw_stream(&self, stream: super::Stream) -> &cudarc::driver::CudaStream {
+        self.stream(stream)
     }
 
     /// Makes code of PTX, which has no zero byte.

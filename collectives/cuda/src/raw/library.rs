@@ -5,6 +5,29 @@ use std::ffi::{CStr, c_char, c_int};
 
 use libloading::{Library, Symbol};
 
+/// Functions of a library by their names, with their types as its interface has had them since its first version that has them.
+macro_rules! functions {
+    ($($field:ident = $name:literal($($argument:ty),*) -> $answer:ty;)*) => {
+        /// The functions that are called.
+        #[derive(Debug, Clone, Copy)]
+        struct Functions {
+            $($field: unsafe extern "C" fn($($argument),*) -> $answer,)*
+        }
+
+        impl Functions {
+            /// Looks all of them up. The error is the name of the first that is missing.
+            fn of(library: &OpenLibrary) -> Result<Self, &'static str> {
+                Ok(Self {
+                    // SAFETY: the library's interface has these types.
+                    $($field: unsafe { library.function($name) }.ok_or($name)?,)*
+                })
+            }
+        }
+    };
+}
+
+pub(super) use functions;
+
 /// A library that stays open as long as the program runs, as those of CUDA must: they start threads of their own.
 #[derive(Debug)]
 pub(crate) struct OpenLibrary {
@@ -30,6 +53,12 @@ pub(crate) fn open(names: impl IntoIterator<Item = String>) -> Result<OpenLibrar
     let is_there = refused.iter().position(|words| !words.contains("No such file"));
     let told = refused.into_iter().nth(is_there.unwrap_or(0));
     Err(told.unwrap_or_else(|| "no name to look for".to_owned()))
+}
+
+/// The names of NCCL's library. The bindings know none that its packages have.
+pub(crate) fn nccl_names() -> impl Iterator<Item = String> {
+    let names = cudarc::get_lib_name_candidates("nccl");
+    names.into_iter().chain(["libnccl.so.2".to_owned()])
 }
 
 impl OpenLibrary {

@@ -8,4 +8,6 @@ pub(crate) mod dlpack;
 pub(crate) mod launch;
 pub(crate) mod library;
 pub(crate) mod memory;
+#[cfg(feature = "nccl")]
+pub(crate) mod nccl;
 pub(crate) mod nvrtc;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::ptr;
 
-use super::library::{self, OpenLibrary};
+use super::library::{self, OpenLibrary, functions};
 
 /// The variable that names NVRTC's file, where the loader of programs does not find it by itself.
 pub(crate) const VARIABLE: &str = "SARDANA_NVRTC";
@@ -23,26 +23,6 @@ const MOST_ARCHITECTURES: usize = 1_024;
 
 /// A program of its own, which only its functions look into.
 type Handle = *mut c_void;
-
-macro_rules! functions {
-    ($($field:ident = $name:literal($($argument:ty),*) -> $answer:ty;)*) => {
-        /// The functions that are called.
-        #[derive(Debug, Clone, Copy)]
-        struct Functions {
-            $($field: unsafe extern "C" fn($($argument),*) -> $answer,)*
-        }
-
-        impl Functions {
-            /// Looks all of them up. The error is the name of the first that is missing.
-            fn of(library: &OpenLibrary) -> Result<Self, &'static str> {
-                Ok(Self {
-                    // SAFETY: NVRTC's interface has these types, the same since its first version.
-                    $($field: unsafe { library.function($name) }.ok_or($name)?,)*
-                })
-            }
-        }
-    };
-}
 
 functions! {
     version = "nvrtcVersion"(*mut c_int, *mut c_int) -> c_int;

@@ -107,7 +107,7 @@ mod with_cuda {
     pub(super) fn library(library: Library) -> Finding {
         let needed_for = match library.name {
             "NVRTC" => "kernels that a program compiles as it runs; those of Sardana come compiled",
-            "NCCL" => "nothing of Sardana's; programs beside it may pass gradients by it",
+            "NCCL" => "sums in fast order, where a program makes them by `sardana_cuda::nccl`; no job of Sardana's does",
             _ => "layers of frameworks that compute on a GPU; none of Sardana's kernels calls it",
         };
         let finding = match library.found {

@@ -1,0 +1,25 @@
+//! The twin of NCCL: a `libnccl.so` beside a twin driver, for processes that a test starts. Knows no such program.
+//!
+//! Ranks are processes of one host. A sum waits for all of them on its stream, also for one that is dead, until the waiting rank aborts. A program that asks for the
+//! next thing before the last one is enqueued, destroys what is in use, or aborts twice, ends with a message.
+
+use std::fs;
+
+use crate::compiler::{CompileError, Compiler};
+use crate::driver::DriverFiles;
+
+/// Its file, in the driver's folder.
+const NAME: &str = "libnccl.so";
+
+impl DriverFiles {
+    /// Adds NCCL's twin to the folder. Processes find it with the driver; ranks share files in the folder that the variable `TWIN_NCCL` names.
+    ///
+    /// # Errors
+    /// See [`CompileError`].
+    pub fn with_nccl(self, compiler: &Compiler) -> Result<Self, CompileError> {
+        fs::write(self.folder().join("nccl.cc"), include_str!("../host/nccl.cc"))?;
+        let arguments = ["-shared", "nccl.cc", "-ldl", "-o", NAME];
+        compiler.run(self.folder(), "the twin of NCCL", &arguments)?;
+        Ok(self)
+    }
+}
