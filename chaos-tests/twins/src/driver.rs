@@ -115,6 +115,12 @@ impl DriverFiles {
         self.folder.path()
     }
 
+    /// The kernels' files, in the order of the sources.
+    #[must_use]
+    pub fn kernels(&self) -> &[PathBuf] {
+        &self.kernels
+    }
+
     /// What a process finds in its environment that takes this for the machine's driver, with its kernels. What it does besides is said by more
     /// variables: see [`Compiler::driver`], and `host/driver/process.cc`.
     #[must_use]

@@ -24,7 +24,7 @@ using namespace driver;
 
 namespace {
 
-constexpr int WRITE_COMBINED = 4;
+constexpr unsigned WRITE_COMBINED = 4, UNTIMED = 2;
 char the_context;
 thread_local void* current;
 size_t contexts, events, modules;
@@ -146,10 +146,12 @@ API int cuStreamWaitEvent(void* stream, void* event, unsigned) {
     return OK;
 }
 
-API int cuEventCreate(void** event, unsigned) {
+API int cuEventCreate(void** event, unsigned flags) {
     ON_DEVICE;
     ++events;
-    return *event = new Event, OK;
+    Event* created = new Event;
+    created->is_timed = !(flags & UNTIMED);
+    return *event = created, OK;
 }
 API int cuEventDestroy_v2(void* event) {
     LOCKED;
@@ -163,8 +165,19 @@ API int cuEventRecord(void* event, void* stream) {
     Event* recorded = (Event*)event;
     recorded->stream = of(stream);
     uint64_t number = ++recorded->recorded;
-    push(of(stream), [=] { recorded->passed = std::max(recorded->passed, number); });
+    push(of(stream), [=] {
+        recorded->passed = std::max(recorded->passed, number);
+        recorded->at = std::chrono::steady_clock::now();
+    });
     return OK;
+}
+// The host's time, which says of no device how fast it is.
+API int cuEventElapsedTime_v2(float* milliseconds, void* from, void* to) {
+    ON_DEVICE;
+    const Event *first = (Event*)from, *last = (Event*)to;
+    if (!first->is_timed || !last->is_timed) return INVALID_HANDLE;
+    if (first->passed < first->recorded || last->passed < last->recorded) return NOT_READY;
+    return *milliseconds = std::chrono::duration<float, std::milli>(last->at - first->at).count(), OK;
 }
 API int cuEventSynchronize(void* event) {
     ON_DEVICE;

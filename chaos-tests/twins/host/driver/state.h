@@ -1,5 +1,6 @@
 // What the parts of the twin driver share: memory, streams, events, and what went wrong.
 #pragma once
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -37,6 +38,9 @@ struct Event {
     // How often it was recorded, and how many of these records streams have passed.
     uint64_t recorded = 0, passed = 0;
     struct Stream* stream = nullptr;
+    // Whether it tells when it was passed, by the host's clock.
+    bool is_timed = false;
+    std::chrono::steady_clock::time_point at{};
 };
 
 // What a stream does next. Where it waits, it does so until the event has come that far.

@@ -14,6 +14,7 @@ mod loaded;
 mod own;
 mod pinned;
 mod tensor;
+mod timing;
 
 use std::any::Any;
 use std::ffi::CStr;
@@ -28,6 +29,7 @@ pub use error::{DeviceError, MemoryKind};
 pub use launches::{Enqueue, Float, Half, Summed};
 pub use pinned::Pinned;
 pub use tensor::{DeviceTensor, Element, View, ViewMut};
+pub use timing::Time;
 
 pub use crate::raw::dlpack::DlPack;
 pub use crate::raw::memory::RawMemory;
@@ -163,8 +165,7 @@ impl Device {
 
     /// Bytes of its memory that tensors may still have.
     pub(crate) fn memory_left(&self) -> Result<u64, DeviceError> {
-        let (free, _) = self.call("tell how much memory is left", || self.0.context.mem_get_info())?;
-        Ok(locked(&self.0.device_memory).left().min(free as u64))
+        Ok(locked(&self.0.device_memory).left().min(self.free_memory()?))
     }
 
     /// What serves all that use the device. It is made where there is none, and ends with the last of those that have it.
@@ -180,6 +181,15 @@ impl Device {
         let weak: Weak<T> = Arc::downgrade(&made);
         *served = weak;
         Ok(made)
+    }
+
+    /// Bytes of the device's memory that is free: neither this process nor another one has them.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    pub fn free_memory(&self) -> Result<u64, DeviceError> {
+        let found = self.call("tell how much memory is left", || self.0.context.mem_get_info())?;
+        Ok(found.0 as u64)
     }
 
     /// Bytes copied so far.
@@ -275,7 +285,7 @@ impl Device {
         }
         charge.refused();
         let left = match kind {
-            MemoryKind::Device => self.call("tell how much memory is left", || self.0.context.mem_get_info())?.0 as u64,
+            MemoryKind::Device => self.free_memory()?,
             MemoryKind::Pinned => 0,
         };
         let held = self.account(kind).found().held;

@@ -99,6 +99,16 @@ impl DeviceBytes {
     }
 }
 
+/// Enqueues a copy from one place to another in a GPU's memory. The caller has them from views, which are as long.
+pub(crate) fn copy_within(stream: &CudaStream, to: u64, from: u64, bytes: usize) -> Result<(), DriverError> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    stream.context().bind_to_thread()?;
+    // SAFETY: what is copied is a GPU's memory, which holds no values of Rust's.
+    unsafe { result::memcpy_dtod_async(to, from, bytes, stream.cu_stream()) }
+}
+
 impl Drop for DeviceBytes {
     fn drop(&mut self) {
         match &self.owner {

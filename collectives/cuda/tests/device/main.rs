@@ -15,4 +15,5 @@ mod memory;
 mod numbers;
 mod planted;
 mod staged;
+mod timing;
 mod twin;

@@ -1,5 +1,6 @@
 //! Kernels on a stream: each with tensors of the types and lengths that it takes, compared before anything is enqueued. Must not know why.
 
+mod copies;
 mod dense;
 mod pointwise;
 mod sums;

@@ -1,0 +1,31 @@
+//! Each kernel with its reference.
+
+mod dense;
+mod pointwise;
+mod sums;
+mod tables;
+mod updates;
+
+use sardana_cuda::kernels::Kernel;
+
+use super::on::{On, Tried};
+
+/// One kernel, and what compares it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Trial {
+    pub(crate) kernel: Kernel,
+    pub(crate) run: fn(&mut On<'_>) -> Tried,
+}
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let groups: [&[(Kernel, fn(&mut On<'_>) -> Tried)]; 5] = [
+        &sums::TRIALS,
+        &tables::TRIALS,
+        &updates::TRIALS,
+        &dense::TRIALS,
+        &pointwise::TRIALS,
+    ];
+    let trials = groups.into_iter().flatten();
+    trials.map(|&(kernel, run)| Trial { kernel, run }).collect()
+}

@@ -1,0 +1,109 @@
+//! The program that compares kernels with their references on a machine's GPU finds what is wrong, nothing where nothing is, and says what is missing. On
+//! the twin driver; where there is no C++ compiler, it says that it is skipped.
+
+#![cfg(feature = "cuda")]
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use sardana_cuda::kernels::{self, Module};
+use sardana_twins::{Compiler, DriverFiles, Planted, Source};
+
+/// What it says with these variables, and its exit code.
+fn check(environment: impl IntoIterator<Item = (OsString, OsString)>) -> (Option<i32>, String) {
+    let mut check = Command::new(env!("CARGO_BIN_EXE_gpu_check"));
+    let output = check.arg("--quick").envs(environment).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    (output.status.code(), text)
+}
+
+fn source(module: Module) -> Source {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
+    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    let names: Vec<&str> = module.kernels().map(|kernel| kernel.name).collect();
+    let file = format!("{}.cu", module.name());
+    Source::new(&file, &read(&file), &names).including("prelude.cuh", &read("prelude.cuh"))
+}
+
+/// What is said of this: `ok`, `DIFFERS`, `FAILED`.
+fn state<'a>(text: &'a str, about: &str) -> &'a str {
+    let mut lines = text.lines().map(|line| line.split_whitespace());
+    let found = lines.find_map(|mut words| (words.next() == Some(about)).then(|| words.next()));
+    found.flatten().unwrap_or_else(|| panic!("nothing of {about} in {text}"))
+}
+
+/// The environment of `right`, with other code for this module: the first code of a kernel's name counts.
+fn with(right: &DriverFiles, mutant: &DriverFiles) -> Vec<(OsString, OsString)> {
+    let mut environment = right.environment();
+    for (name, value) in &mut environment {
+        if name == "TWIN_KERNELS" {
+            let first = mutant.kernels()[0].as_os_str();
+            let mut both = first.to_owned();
+            both.push(":");
+            both.push(&value);
+            *value = both;
+        }
+    }
+    environment
+}
+
+#[test]
+fn right_kernels_are_right_and_a_wrong_bit_in_one_is_found_there_alone() {
+    let Some(compiler) = Compiler::find() else {
+        return println!("skipped: no C++ compiler is installed, or the variable CXX names none");
+    };
+    let right = compiler.driver_files(&Module::ALL.map(source)).unwrap();
+    let (code, text) = check(right.environment());
+    assert_eq!(code, Some(0), "{text}");
+    for name in kernels::ALL.iter().map(|kernel| kernel.name).chain(["GPU", "memory"]) {
+        assert_eq!(state(&text, name), "ok", "{text}");
+    }
+
+    let wrong: [(Module, &str, &str, &str); 3] = [
+        (
+            Module::Pointwise,
+            "distances",
+            "scores[i] - target",
+            "scores[i] - 0.75f * target",
+        ),
+        // Contracted: one rounding where the reference has two.
+        (
+            Module::Updates,
+            "nesterov",
+            "value - by.rate * (gradient + by.momentum * velocity)",
+            "__fmaf_rn(-by.rate, gradient + by.momentum * velocity, value)",
+        ),
+        // Whatever NaN comes.
+        (Module::Sums, "sum_f32x4", "one_nan(total.w + own.w)", "(total.w + own.w)"),
+    ];
+    for (module, kernel, from, to) in wrong {
+        let mutant = compiler.driver_files(&[source(module).replaced(from, to)]).unwrap();
+        let (code, text) = check(with(&right, &mutant));
+        assert_eq!(code, Some(1), "{text}");
+        for name in kernels::ALL.iter().map(|kernel| kernel.name) {
+            let expected = if name == kernel { "DIFFERS" } else { "ok" };
+            assert_eq!(state(&text, name), expected, "{name}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_device_that_fails_and_one_that_is_not_there_are_told_apart() {
+    let Some(compiler) = Compiler::find() else {
+        return println!("skipped: no C++ compiler is installed, or the variable CXX names none");
+    };
+    let files = compiler.driver_files(&Module::ALL.map(source)).unwrap();
+    let mark = tempfile::tempdir().unwrap();
+    let gone = DriverFiles::planted(Planted::DeviceGone, 300, &mark.path().join("gone"));
+    let (code, text) = check(files.environment().into_iter().chain(gone));
+    assert_eq!((code, state(&text, "device")), (Some(1), "FAILED"), "{text}");
+    assert!(text.contains("it is gone"), "{text}");
+
+    let none: (OsString, OsString) = ("TWIN_DEVICES".into(), "0".into());
+    let (code, text) = check(files.environment().into_iter().chain([none]));
+    assert_eq!((code, state(&text, "GPU")), (Some(3), "skipped"), "{text}");
+    assert!(text.contains("expected a GPU, found none"), "{text}");
+}
