@@ -1,10 +1,12 @@
-//! `sardana doctor` of a program that asks for GPUs: without a driver, and with one that is none.
+//! `sardana doctor` and `sardana bench gpu` of a program that asks for GPUs: without a driver, and with one that is none.
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Output};
 
-use sardana_twins::Compiler;
+use sardana_cuda::kernels::Module;
+use sardana_twins::{Compiler, DriverFiles, Source};
 use serde_json::Value;
 
 /// What it finds with these variables, by what each is about.
@@ -67,4 +69,93 @@ fn gpus_are_told_as_the_driver_shows_them() {
         "install a newer driver, or run on processors with `--device cpu`"
     );
     assert!(old.iter().all(|finding| finding["about"] != "GPU 0"));
+}
+
+/// A driver with all kernels.
+fn driver(compiler: &Compiler) -> DriverFiles {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../collectives/cuda/kernels");
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let sources = Module::ALL.map(|module| {
+        let names: Vec<&str> = module.kernels().map(|kernel| kernel.name).collect();
+        let file = format!("{}.cu", module.name());
+        Source::new(&file, &read(&file), &names).including("prelude.cuh", &read("prelude.cuh"))
+    });
+    compiler.driver_files(&sources).unwrap()
+}
+
+fn bench(arguments: &[&str], driver: Option<&DriverFiles>) -> Output {
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_sardana"));
+    bench.args(["bench", "gpu"]).args(arguments);
+    bench.envs(driver.map(DriverFiles::environment).unwrap_or_default());
+    bench.output().unwrap()
+}
+
+#[test]
+fn what_a_gpu_reaches_is_measured_beside_its_own_copies() {
+    let Some(compiler) = Compiler::find() else {
+        return println!("skipped: no C++ compiler is installed, or the variable CXX names none");
+    };
+    let driver = driver(&compiler);
+    let output = bench(&["--size", "20000B", "--json"], Some(&driver));
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(
+        found["device"].as_str().unwrap().starts_with("cuda, Twin of a GPU"),
+        "{found}"
+    );
+    let rows = found["rows"].as_array().unwrap();
+    // What is read and written, in gradients; and what it is compared with.
+    let expected = [
+        ("copy within", 2, ""),
+        ("pack", 2, "a copy within"),
+        ("ordered sum", 4, "a copy within"),
+        ("mean", 2, "a copy within"),
+        ("AdamW", 7, "a copy within"),
+        ("BLAKE3", 1, ""),
+        ("copy up, pinned", 1, ""),
+        ("copy down, pinned", 1, ""),
+        ("sum that passes", 2, "copies up and down"),
+    ];
+    assert_eq!(rows.len(), expected.len(), "{found}");
+    for (row, (what, gradients, beside)) in rows.iter().zip(expected) {
+        assert_eq!(
+            (row["what"].as_str(), row["bytes"].as_u64()),
+            (Some(what), Some(20_000 * gradients))
+        );
+        let rate = row["bytes_per_second"].as_f64().filter(|rate| *rate > 0.0).unwrap();
+        assert_eq!(row["limit"]["what"].as_str().unwrap_or_default(), beside);
+        if let Some(limit) = row["limit"]["bytes_per_second"].as_f64() {
+            let part = row["of_limit"].as_f64().unwrap();
+            assert!((part * limit / rate - 1.0).abs() < 1e-9, "{row}");
+        }
+    }
+    let table = bench(&["--size", "4KiB"], Some(&driver));
+    let table = String::from_utf8(table.stdout).unwrap();
+    assert_eq!(table.lines().count(), 2 + expected.len(), "{table}");
+}
+
+#[test]
+fn what_cannot_be_measured_on_a_gpu_is_said() {
+    let Some(compiler) = Compiler::find() else {
+        return println!("skipped: no C++ compiler is installed, or the variable CXX names none");
+    };
+    let driver = driver(&compiler);
+    let large = bench(&["--size", "2GiB"], Some(&driver));
+    let words = String::from_utf8(large.stderr).unwrap();
+    assert_eq!(large.status.code(), Some(1), "{words}");
+    assert!(
+        words.contains("expected 8.1 GiB of the GPU's memory") && words.contains("smaller --size"),
+        "{words}"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev/null", folder.path().join("libcuda.so")).unwrap();
+    let mut none = Command::new(env!("CARGO_BIN_EXE_sardana"));
+    let none = none
+        .args(["bench", "gpu"])
+        .env("LD_LIBRARY_PATH", folder.path())
+        .output()
+        .unwrap();
+    let words = String::from_utf8(none.stderr).unwrap();
+    assert_eq!(none.status.code(), Some(1), "{words}");
+    assert!(words.contains("expected the NVIDIA driver's library"), "{words}");
 }

@@ -3,6 +3,7 @@
 mod all_reduce;
 mod copy;
 mod exchange;
+mod gpu;
 mod limits;
 mod link;
 mod plot;
@@ -24,7 +25,8 @@ use crate::ending::Failure;
     sardana bench all-reduce -n 4        how long a step takes that only sums gradients\n  \
     sardana bench link --link quic       what one link between two workers carries\n  \
     sardana bench copy --state 256MiB    what a join, a kill and a restore cost\n  \
-    sardana bench sums                   how fast gradients are added within memory\n\n\
+    sardana bench sums                   how fast gradients are added within memory\n  \
+    sardana bench gpu                    what a GPU's kernels and copies reach\n\n\
     Exit codes: 0 all is measured, 1 it failed or does not fit, 2 wrong usage, 130 or 143 ended by a signal.")]
 pub(crate) struct Bench {
     #[command(subcommand)]
@@ -37,6 +39,7 @@ enum What {
     Link(link::Link),
     Copy(copy::Copy),
     Sums(sums::Sums),
+    Gpu(gpu::Gpu),
     #[command(hide = true)]
     Rank(exchange::Rank),
     #[command(hide = true)]
@@ -52,6 +55,7 @@ impl Bench {
             What::Link(link) => link.carry_out(),
             What::Copy(copy) => copy.carry_out(),
             What::Sums(sums) => sums.carry_out(),
+            What::Gpu(gpu) => gpu.carry_out(),
             What::Member(member) => member.carry_out(),
             What::LinkEnd => link::end::carry_out(),
             What::Rank(rank) => rank.carry_out(),
