@@ -106,7 +106,9 @@ fn workers_on_processors_and_on_gpus_train_together() {
     };
     assert_eq!((cpu.device.as_str(), cpu.workers.len()), ("cpu", 1));
     assert!(
-        gpu.device.starts_with("cuda, Twin of a GPU (9.0), driver 12.8, kernels ") && gpu.workers.len() == 2,
+        gpu.device
+            .starts_with("cuda, Twin of a GPU (9.0), 132 multiprocessors, driver 12.8")
+            && gpu.workers.len() == 2,
         "{gpu:?}"
     );
 }
@@ -132,8 +134,10 @@ fn a_gpu_that_gives_other_bits_is_refused_and_told_why() {
     run.grows_to = Some(2);
     let seen = run.ends_like_the_plain_loop();
     for said in [
-        "it computes on cuda, Twin of a GPU (9.0), driver 13.0, kernels ",
-        "the job's first worker on cuda, Twin of a GPU (9.0), driver 12.8, kernels ",
+        "it computes on cuda, Twin of a GPU (9.0), 132 multiprocessors, driver 13.0",
+        "the job's first worker on cuda, Twin of a GPU (9.0), 132 multiprocessors, driver 12.8",
+        "it alone has driver 13.0",
+        "the first alone driver 12.8",
         ": its first update gave other bits",
     ] {
         assert!(seen.logs.contains(said), "{said}: {}", seen.logs);

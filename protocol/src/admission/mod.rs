@@ -3,6 +3,7 @@
 //! The first worker of a job sets the job's identity; every later one must have the same. That is what makes BITS-1 more than a
 //! hope: a machine whose arithmetic differs is refused before it touches a gradient.
 
+mod devices;
 #[cfg(test)]
 mod tests;
 
@@ -40,7 +41,8 @@ pub enum Refusal {
     /// It computes on another device than the job's first worker, and what that makes of the first update are other bits.
     #[error(
         "it computes on {found}, the job's first worker on {expected}: its first update gave other bits (expected the state {expected_bits}, found \
-         {found_bits}); run it on the device that the others have, with `--device`, or leave it out"
+         {found_bits}). Of what decides bits {}; make that alike, run it on the device that the others have, with `--device`, or leave it out",
+        devices::difference(expected, found)
     )]
     OtherBits {
         /// The device of the job's first worker.

@@ -74,7 +74,7 @@ fn another_device_is_welcome_as_long_as_it_computes_the_same() {
     for part in [
         "it computes on cuda, a GPU, the job's first worker on cpu: its first update gave other bits".to_owned(),
         format!(
-            "expected the state {}, found {}); run it",
+            "expected the state {}, found {}). Of what decides bits it alone has cuda, a GPU, the first alone cpu; make that alike, run it",
             StateHash::of(b"x"),
             StateHash::of(b"y")
         ),
