@@ -10,6 +10,7 @@
 //! - [`saved`]: a state as bytes, whole or in shares, for a worker that lacks it;
 //! - [`mod@probe`]: finds a model that breaks the trait's promises before it joins a run.
 
+mod difference;
 pub mod probe;
 pub mod saved;
 pub mod state;

@@ -34,6 +34,8 @@ pub(crate) enum Fault {
     None,
     /// Each gradient differs from the last.
     GradientVaries,
+    /// Each third gradient differs.
+    EveryThirdGradient,
     /// A gradient changes the state.
     GradientMovesState,
     /// `load` leaves the velocity as it is.
@@ -115,6 +117,9 @@ impl Trainable for Line {
         }
         if self.fault == Fault::GradientVaries {
             gradient[0] += f64::from(taken);
+        }
+        if self.fault == Fault::EveryThirdGradient && taken % 3 == 2 {
+            gradient[1] += 1.0;
         }
         if self.fault == Fault::GradientFails {
             return Err("no such sample".into());
