@@ -83,3 +83,11 @@ fn sums_are_measured_beside_a_plain_loop() {
     let [_, err] = said(&mut sardana("bench sums --sizes 1GiB --terms 16"), 2);
     has(&err, &["expected at most 8.0 GiB", "16 gradients of 1.0 GiB"]);
 }
+
+#[cfg(not(feature = "cuda"))]
+#[test]
+fn a_program_that_was_built_without_gpus_measures_none_and_says_how_to_build_one() {
+    let [out, err] = said(&mut sardana("bench gpu --size 1MiB"), 1);
+    assert_eq!(out, "");
+    has(&err, &["expected a program that can compute on a GPU", "--features cuda"]);
+}

@@ -43,7 +43,7 @@ fn every_command_says_what_it_does_and_shows_examples() {
             "checkpoints",
             &["list", "verify", "export", "import", "prune", "copy", "--checkpoint-dir"],
         ),
-        ("bench", &["all-reduce", "link", "copy", "limits"]),
+        ("bench", &["all-reduce", "link", "copy", "gpu", "limits"]),
         ("data", &["check", "index", "every sample can be read", "no job waits"]),
         ("doctor", &["loopback", "GPUs", "needed for", "--json"]),
     ];

@@ -3,9 +3,10 @@
 use sardana_cuda::kernels::{self, Kernel};
 use sardana_cuda::reference::dense::{self, Sizes};
 
+use super::Run;
 use crate::on::{On, Tried};
 
-pub(super) const TRIALS: [(Kernel, fn(&mut On<'_>) -> Tried); 4] = [
+pub(super) const TRIALS: [(Kernel, Run); 4] = [
     (kernels::DENSE_FORWARD, forward),
     (kernels::DENSE_BACKWARD_INPUTS, backward_inputs),
     (kernels::DENSE_BACKWARD_WEIGHTS, backward_weights),

@@ -10,16 +10,19 @@ use sardana_cuda::kernels::Kernel;
 
 use super::on::{On, Tried};
 
+/// Compares a kernel with its reference.
+pub(crate) type Run = fn(&mut On<'_>) -> Tried;
+
 /// One kernel, and what compares it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Trial {
     pub(crate) kernel: Kernel,
-    pub(crate) run: fn(&mut On<'_>) -> Tried,
+    pub(crate) run: Run,
 }
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
-    let groups: [&[(Kernel, fn(&mut On<'_>) -> Tried)]; 5] = [
+    let groups: [&[(Kernel, Run)]; 5] = [
         &sums::TRIALS,
         &tables::TRIALS,
         &updates::TRIALS,

@@ -3,9 +3,10 @@
 use sardana_cuda::kernels::{self, Kernel};
 use sardana_cuda::reference::pointwise;
 
+use super::Run;
 use crate::on::{Both, On, Tried};
 
-pub(super) const TRIALS: [(Kernel, fn(&mut On<'_>) -> Tried); 4] = [
+pub(super) const TRIALS: [(Kernel, Run); 4] = [
     (kernels::RECTIFY, rectify),
     (kernels::RECTIFY_BACKWARD, rectify_backward),
     (kernels::DISTANCES, distances),

@@ -5,10 +5,11 @@ use sardana_cuda::device::{Float, Half, Summed};
 use sardana_cuda::kernels::{self, Kernel};
 use sardana_cuda::reference::{halves, sums, updates};
 
+use super::Run;
 use crate::numbers::Any;
 use crate::on::{On, Tried};
 
-pub(super) const TRIALS: [(Kernel, fn(&mut On<'_>) -> Tried); 11] = [
+pub(super) const TRIALS: [(Kernel, Run); 11] = [
     // Behind one element no address is a multiple of 16, which the other kernel needs.
     (kernels::SUM_F32, |on| summed::<f32>(on, 1, sums::sum_f32)),
     (kernels::SUM_F32X4, |on| summed::<f32>(on, 0, sums::sum_f32)),

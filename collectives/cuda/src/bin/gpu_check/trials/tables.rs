@@ -5,10 +5,11 @@ use sardana_cuda::kernels::{self, Kernel};
 use sardana_cuda::parameters::MAX_PIECE_BYTES;
 use sardana_cuda::reference::{Number, hashes, norms, tensors};
 
+use super::Run;
 use crate::numbers::Any;
 use crate::on::{Both, On, Tried, Wrong};
 
-pub(super) const TRIALS: [(Kernel, fn(&mut On<'_>) -> Tried); 6] = [
+pub(super) const TRIALS: [(Kernel, Run); 6] = [
     (kernels::PACK_F32, packed::<f32>),
     (kernels::PACK_F64, packed::<f64>),
     (kernels::UNPACK_F32, unpacked::<f32>),

@@ -5,9 +5,10 @@ use sardana_cuda::kernels::{self, Kernel};
 use sardana_cuda::parameters::{Adam, Descent, Moments};
 use sardana_cuda::reference::updates;
 
+use super::Run;
 use crate::on::{Both, On, Tried, Wrong};
 
-pub(super) const TRIALS: [(Kernel, fn(&mut On<'_>) -> Tried); 4] = [
+pub(super) const TRIALS: [(Kernel, Run); 4] = [
     (kernels::SGD, sgd),
     (kernels::MOMENTUM, momentum),
     (kernels::NESTEROV, nesterov),

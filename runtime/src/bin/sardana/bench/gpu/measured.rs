@@ -60,6 +60,9 @@ impl fmt::Display for NotMeasured {
 
 pub(super) type Measured<T> = Result<T, NotMeasured>;
 
+/// Measures a kernel: the bytes that it reads and writes, and how many seconds it takes.
+type Kernel = fn(&Machine) -> Measured<(u64, f64)>;
+
 /// The GPU, and how large a gradient is.
 pub(super) struct Machine {
     device: Device,
@@ -91,7 +94,7 @@ impl Machine {
         let copied = self.copied()?;
         let limit = copied.rate();
         took(copied);
-        let kernels: [(&str, fn(&Self) -> Measured<(u64, f64)>); 5] = [
+        let kernels: [(&str, Kernel); 5] = [
             ("pack", Self::packed),
             ("ordered sum", Self::summed),
             ("mean", Self::divided),
