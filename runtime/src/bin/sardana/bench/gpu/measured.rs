@@ -8,7 +8,7 @@ use sardana_cuda::parameters::{Adam, MAX_PIECE_BYTES};
 
 use super::super::sizes::words;
 use super::super::times::quantile;
-use super::{Beside, Row};
+use super::row::{Beside, Row};
 
 /// What everything is enqueued on.
 const ON: Stream = Stream::Compute;

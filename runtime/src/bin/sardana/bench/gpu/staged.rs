@@ -10,7 +10,7 @@ use sardana_cuda::staged::{Host, Place, Role, Shard, Staged, StagedError, Visit}
 
 use super::super::times::quantile;
 use super::measured::Measured;
-use super::{Beside, Row};
+use super::row::{Beside, Row};
 
 /// Elements of a chunk: 4 MiB.
 const CHUNK: NonZeroUsize = NonZeroUsize::new(1 << 20).expect("it is not 0");
