@@ -141,6 +141,13 @@ impl Layout {
         self.auxiliary_start
     }
 
+    /// What all tensors are made of, if it is the same and there are any.
+    #[must_use]
+    pub fn dtype(&self) -> Option<Dtype> {
+        let first = self.tensors.first()?.dtype;
+        self.tensors.iter().all(|spec| spec.dtype == first).then_some(first)
+    }
+
     /// How many bytes of chunk `index` hold elements.
     pub(crate) fn bytes_in_chunk(&self, index: u32) -> usize {
         self.sections(self.chunk(index)).map(|section| section.bytes.len()).sum()

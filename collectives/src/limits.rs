@@ -36,6 +36,9 @@ pub const LOWERED_BYTES: usize = 1 << 20;
 /// So many times as much is asked for ahead of what is wanted: it comes while that travels.
 pub const LOWERED_AHEAD: usize = 2;
 
+/// Parts of a running sum that pass a device at once: while one is added to, others go up, come down, and wait for the links.
+pub const PASSING_AT_ONCE: usize = 4;
+
 const _: () = assert!(LOWERED_BYTES.is_multiple_of(CHUNK_BYTES));
 const _: () = assert!(CHUNK_BYTES.is_multiple_of(ALIGNMENT));
 const _: () = assert!(ALIGNMENT.is_multiple_of(8));

@@ -4,6 +4,7 @@
 //! becomes whole once, and is written again only when there are no readers at all. Bytes that the writer leaves [elsewhere](Resident) are written when they
 //! come, which is when a reader asks for their chunk; each has its own [`Lowering`](super::Lowering).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::memory::{Memory, Owner, Writing};
@@ -190,6 +191,20 @@ impl PartialEq for GradientBuffer {
 impl Eq for GradientBuffer {}
 
 impl GradientView {
+    /// What holds all tensors of `layout`, as soon as it is known. None if one of them is written to the host's memory.
+    pub(crate) async fn lies(&self, layout: &Layout) -> Option<Arc<dyn Resident>> {
+        if self.memory.elsewhere().has_written_here() {
+            return None;
+        }
+        let tensors = layout.tensors().iter().filter(|spec| spec.bytes() != Some(0));
+        self.memory.lies(tensors.count()).await
+    }
+
+    /// The bytes `range`, which lie behind the tensors, as soon as the gradient counts.
+    pub(crate) async fn tail(&self, range: Range<usize>) -> &[u8] {
+        self.memory.tail(range).await
+    }
+
     /// Bytes of the whole gradient.
     #[must_use]
     pub fn bytes(&self) -> usize {

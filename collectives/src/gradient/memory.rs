@@ -10,24 +10,22 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::slice;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-
-use tokio::sync::Notify;
 
 use super::on_their_way::{Counted, OnTheirWay};
 use super::resident::{Elsewhere, Resident, ResidentError};
-use crate::layout::{Layout, cut};
+use super::shown::{Shown, parts};
+use crate::layout::Layout;
 use crate::limits::CHUNK_BYTES;
 
 /// Room for a part of a gradient that comes from elsewhere, at most [`LOWERED_BYTES`](crate::limits::LOWERED_BYTES). One that is dropped unwritten fails.
 #[derive(Debug)]
 pub struct Lowering {
     range: Range<usize>,
-    written: bool,
-    // Let go in this order: who has waited for all on their way has the memory alone.
-    memory: Arc<Memory>,
-    _counted: Counted,
+    /// Until it is written, or has failed.
+    memory: Option<(Arc<Memory>, Counted)>,
+    shown: Arc<Shown>,
 }
 
 /// Bytes in chunks of [`CHUNK_BYTES`].
@@ -35,14 +33,11 @@ pub(super) struct Memory {
     start: *mut u8,
     bytes: usize,
     capacity: usize,
-    /// Bytes of each chunk that are not written yet. A chunk that lacks none is whole.
-    unwritten: Box<[AtomicUsize]>,
-    /// Told of each chunk that becomes whole, or can be asked for.
-    grown: Notify,
+    shown: Arc<Shown>,
     elsewhere: Mutex<Elsewhere>,
     on_their_way: Arc<OnTheirWay>,
-    /// Why something did not come from there.
-    failed: OnceLock<ResidentError>,
+    /// Whether the gradient counts: what lies behind its tensors is written.
+    counts: AtomicBool,
 }
 
 /// The one that may write the memory, or let it be written.
@@ -73,7 +68,8 @@ impl Owner {
 
     /// All bytes. None if some of them lie elsewhere alone.
     pub(super) fn all(&self) -> Option<&[u8]> {
-        let is_here = self.elsewhere().is_empty() || (0..self.0.unwritten.len()).all(|chunk| self.0.is_whole(chunk));
+        let is_here =
+            self.elsewhere().is_empty() || (0..self.0.shown.unwritten.len()).all(|chunk| self.0.shown.is_whole(chunk));
         // SAFETY: the bytes are those of the vector that the memory was made from. They are written only through a `Writing`, or in `all_mut`, which need this
         // for themselves, or by a `Lowering`, of which there is none where nothing is to come.
         is_here.then(|| unsafe { slice::from_raw_parts(self.0.start, self.0.bytes) })
@@ -96,9 +92,19 @@ impl Owner {
     /// When the memory is shared.
     pub(super) fn unwrite(&mut self, bytes: impl Fn(u32) -> usize) {
         let memory = self.own();
-        memory.failed = OnceLock::new();
+        *memory.counts.get_mut() = false;
         memory.elsewhere().rewrite();
-        for (chunk, unwritten) in (0..).zip(&mut memory.unwritten) {
+        let chunks = memory.shown.unwritten.len();
+        let shown = match Arc::get_mut(&mut memory.shown) {
+            Some(shown) => shown,
+            // What has just written its last part may still tell who waits.
+            None => {
+                memory.shown = Arc::new(Shown::of(chunks));
+                Arc::get_mut(&mut memory.shown).expect("it was made just now")
+            }
+        };
+        shown.failed = OnceLock::new();
+        for (chunk, unwritten) in (0..).zip(&mut shown.unwritten) {
             *unwritten.get_mut() = bytes(chunk);
         }
     }
@@ -106,14 +112,19 @@ impl Owner {
     /// All that will be written is written, and the number of samples is shown if that was not `counted`. What lies elsewhere is still to come.
     pub(super) fn show_rest(&mut self, uncounted: bool) {
         let memory = &self.0;
-        if memory.elsewhere().is_empty() {
-            for unwritten in &memory.unwritten {
+        let mut elsewhere = memory.elsewhere();
+        if elsewhere.is_empty() {
+            // Whatever it is, it is here.
+            elsewhere.write_here();
+            for unwritten in &memory.shown.unwritten {
                 unwritten.store(0, Ordering::Release);
             }
-        } else if let Some(last) = memory.unwritten.last().filter(|_| uncounted) {
+        } else if let Some(last) = memory.shown.unwritten.last().filter(|_| uncounted) {
             last.fetch_sub(size_of::<u64>(), Ordering::Release);
         }
-        memory.grown.notify_waiters();
+        drop(elsewhere);
+        memory.counts.store(true, Ordering::Release);
+        memory.shown.grown.notify_waiters();
     }
 
     pub(super) fn writing(&mut self) -> Writing<'_> {
@@ -161,26 +172,28 @@ impl Lowering {
 
     /// Lets `write` write them, all of them, and shows the chunks that are whole by it.
     pub fn write(mut self, write: impl FnOnce(&mut [u8])) {
+        let Some((memory, _)) = &self.memory else { return };
         // SAFETY: the range lies within the bytes of the vector that the memory was made from: it is a part of a tensor's.
-        let start = unsafe { self.memory.start.add(self.range.start) };
+        let start = unsafe { memory.start.add(self.range.start) };
         // SAFETY: the same; each byte that lies elsewhere is asked for once, so that no other has these, and the `Writing` has left them out. Their chunks
-        // lack them, so that no view reads there; and as long as this lives, nothing is written anew.
+        // lack them, so that no view reads there; and as long as the memory is shared, nothing is written anew.
         write(unsafe { slice::from_raw_parts_mut(start, self.range.len()) });
-        self.written = true;
-        self.memory.show(self.range.clone());
+        // First the memory and then the count, both before it is shown: who knows of it finds that nothing here has the memory.
+        drop(self.memory.take());
+        self.shown.show(self.range.clone());
     }
 
     /// They do not come.
     pub fn fail(mut self, reason: ResidentError) {
-        self.written = true;
-        self.memory.fail(reason);
+        drop(self.memory.take());
+        self.shown.fail(reason);
     }
 }
 
 impl Drop for Lowering {
     fn drop(&mut self) {
-        if !self.written {
-            self.memory.fail(ResidentError::new("what was to bring it is gone"));
+        if self.memory.take().is_some() {
+            self.shown.fail(ResidentError::new("what was to bring it is gone"));
         }
     }
 }
@@ -192,7 +205,7 @@ impl Writing<'_> {
     /// When more of a chunk is written than it lacks.
     pub(crate) fn write(&mut self, range: Range<usize>, write: impl FnOnce(&mut [u8])) {
         write(self.lend(range.clone()));
-        self.memory.show(range);
+        self.memory.shown.show(range);
     }
 
     /// Lets `write` write the bytes `range`, and does not show their chunks.
@@ -208,15 +221,22 @@ impl Writing<'_> {
         self.memory.elsewhere()
     }
 
+    /// A tensor is written here.
+    pub(super) fn write_here(&self) {
+        if self.elsewhere().write_here() {
+            self.memory.shown.grown.notify_waiters();
+        }
+    }
+
     /// Leaves the bytes of `tensor` to `resident`, from which they can be asked for.
     pub(super) fn keep(&mut self, tensor: Range<usize>, resident: Arc<dyn Resident>) {
         self.elsewhere().keep(tensor, resident);
-        self.memory.grown.notify_waiters();
+        self.memory.shown.grown.notify_waiters();
     }
 
     /// What was to be written elsewhere was not.
     pub(super) fn fail(&mut self, reason: ResidentError) {
-        self.memory.fail(reason);
+        self.memory.shown.fail(reason);
     }
 
     /// Bytes of the whole gradient.
@@ -230,7 +250,7 @@ impl Writing<'_> {
             "the range {range:?} lies within the gradient"
         );
         for (chunk, bytes) in parts(range.clone()) {
-            let unwritten = self.memory.unwritten[chunk].load(Ordering::Relaxed);
+            let unwritten = self.memory.shown.unwritten[chunk].load(Ordering::Relaxed);
             assert!(bytes <= unwritten, "each byte of chunk {chunk} is written once");
         }
         // SAFETY: the range lies within the bytes of the vector that the memory was made from.
@@ -239,11 +259,6 @@ impl Writing<'_> {
         // the only one and lends one slice at a time, or by a `Lowering`, of a tensor that this one leaves elsewhere.
         unsafe { slice::from_raw_parts_mut(start, range.len()) }
     }
-}
-
-/// The chunks that `range` touches, and how many of its bytes lie in each.
-fn parts(range: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
-    cut(range).map(|part| (part.start / CHUNK_BYTES, part.len()))
 }
 
 impl Memory {
@@ -255,48 +270,30 @@ impl Memory {
             start: bytes.as_mut_ptr(),
             bytes: bytes.len(),
             capacity: bytes.capacity(),
-            unwritten: (0..chunks).map(|_| AtomicUsize::new(0)).collect(),
-            grown: Notify::new(),
+            shown: Arc::new(Shown::of(chunks)),
             elsewhere: Mutex::default(),
             on_their_way: Arc::default(),
-            failed: OnceLock::new(),
-        }
-    }
-
-    /// The bytes `range` are written now.
-    fn show(&self, range: Range<usize>) {
-        for (chunk, bytes) in parts(range) {
-            // Release, so that a reader that finds the chunk whole finds these bytes.
-            if self.unwritten[chunk].fetch_sub(bytes, Ordering::Release) == bytes {
-                self.grown.notify_waiters();
-            }
+            counts: AtomicBool::new(true),
         }
     }
 
     /// Asks for what of chunk `index` lies elsewhere, and was not asked for.
     fn ask(memory: &Arc<Self>, index: usize) -> Result<(), ResidentError> {
-        if let Some(reason) = memory.failed.get() {
+        if let Some(reason) = memory.shown.failed.get() {
             return Err(reason.clone());
         }
         let asked = memory.elsewhere().ask(memory.place(index));
         for (resident, range) in asked {
             resident.lower(Lowering {
                 range,
-                written: false,
-                memory: Arc::clone(memory),
-                _counted: OnTheirWay::one_more(&memory.on_their_way),
+                memory: Some((Arc::clone(memory), OnTheirWay::one_more(&memory.on_their_way))),
+                shown: Arc::clone(&memory.shown),
             });
         }
         Ok(())
     }
 
-    fn fail(&self, reason: ResidentError) {
-        // What failed first is the reason of all that follows.
-        let _ = self.failed.set(reason);
-        self.grown.notify_waiters();
-    }
-
-    fn elsewhere(&self) -> MutexGuard<'_, Elsewhere> {
+    pub(super) fn elsewhere(&self) -> MutexGuard<'_, Elsewhere> {
         self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -316,18 +313,18 @@ impl Memory {
 
     /// How many chunks there are.
     pub(super) fn chunks(&self) -> u32 {
-        u32::try_from(self.unwritten.len()).expect("MAX_GRADIENT_BYTES bounds the chunks")
+        u32::try_from(self.shown.unwritten.len()).expect("MAX_GRADIENT_BYTES bounds the chunks")
     }
 
     /// The bytes of chunk `index`, as soon as it is whole.
     pub(super) async fn chunk(memory: &Arc<Self>, index: u32) -> Result<&[u8], ResidentError> {
         let index = index as usize;
-        while !memory.is_whole(index) {
-            let grown = memory.grown.notified();
+        while !memory.shown.is_whole(index) {
+            let grown = memory.shown.grown.notified();
             tokio::pin!(grown);
             // From here on no chunk is missed.
             grown.as_mut().enable();
-            if !memory.is_whole(index) {
+            if !memory.shown.is_whole(index) {
                 Self::ask(memory, index)?;
                 grown.await;
             }
@@ -339,13 +336,44 @@ impl Memory {
         Ok(unsafe { slice::from_raw_parts(start, range.len()) })
     }
 
+    /// What holds all of so many tensors that have elements, as soon as it is known. None if one was written here.
+    pub(super) async fn lies(&self, tensors: usize) -> Option<Arc<dyn Resident>> {
+        self.told(|| self.elsewhere().lies(tensors)).await
+    }
+
+    /// The bytes `range`, which lie behind the tensors, as soon as the gradient counts.
+    ///
+    /// # Panics
+    /// When some of them lie elsewhere, or beyond the gradient.
+    pub(super) async fn tail(&self, range: Range<usize>) -> &[u8] {
+        self.told(|| self.counts.load(Ordering::Acquire).then_some(())).await;
+        assert!(
+            range.start <= range.end && range.end <= self.bytes && !self.elsewhere().has_some_of(&range),
+            "what lies behind the tensors is here"
+        );
+        // SAFETY: the range lies within the bytes of the vector that the memory was made from.
+        let start = unsafe { self.start.add(range.start) };
+        // SAFETY: the same; and from when the gradient counts until the memory is not shared, a `Lowering` alone writes, which has none of these.
+        unsafe { slice::from_raw_parts(start, range.len()) }
+    }
+
+    /// What `look` finds, as soon as it finds something. It looks whenever something has become known.
+    async fn told<T>(&self, look: impl Fn() -> Option<T>) -> T {
+        loop {
+            let grown = self.shown.grown.notified();
+            tokio::pin!(grown);
+            // From here on nothing is missed.
+            grown.as_mut().enable();
+            if let Some(found) = look() {
+                return found;
+            }
+            grown.await;
+        }
+    }
+
     /// Where chunk `index` lies.
     fn place(&self, index: usize) -> Range<usize> {
         index * CHUNK_BYTES..self.bytes.min((index + 1) * CHUNK_BYTES)
-    }
-
-    fn is_whole(&self, index: usize) -> bool {
-        self.unwritten[index].load(Ordering::Acquire) == 0
     }
 }
 
@@ -358,10 +386,12 @@ impl Drop for Memory {
 
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = (0..self.unwritten.len()).filter(|&chunk| self.is_whole(chunk)).count();
+        let whole = (0..self.shown.unwritten.len())
+            .filter(|&chunk| self.shown.is_whole(chunk))
+            .count();
         f.debug_struct("Memory")
             .field("bytes", &self.bytes)
-            .field("chunks", &self.unwritten.len())
+            .field("chunks", &self.shown.unwritten.len())
             .field("whole", &whole)
             .finish_non_exhaustive()
     }

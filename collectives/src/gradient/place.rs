@@ -61,7 +61,7 @@ impl<'w, 'a> TensorPlace<'w, 'a> {
     pub fn may_be_kept(&self) -> bool {
         match self.mode {
             WriteMode::Store => true,
-            WriteMode::Add => self.writing.elsewhere().has(&self.bytes),
+            WriteMode::Add => self.bytes.is_empty() || self.writing.elsewhere().has(&self.bytes),
         }
     }
 
@@ -90,6 +90,7 @@ impl<'w, 'a> TensorPlace<'w, 'a> {
         let fits = end <= self.bytes.end && bytes.len().is_multiple_of(self.dtype.bytes());
         assert!(fits, "{} bytes are left of a tensor", self.bytes.end - start);
         assert!(!self.writing.elsewhere().has(&self.bytes), "a tensor lies in one place");
+        self.writing.write_here();
         for part in cut(start..end) {
             let values = &bytes[part.start - start..part.end - start];
             self.writing.write(part, |here| self.mode.put_bytes(self.dtype, here, values));

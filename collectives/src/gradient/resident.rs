@@ -11,6 +11,7 @@ use std::sync::Arc;
 use sardana_protocol::state::Dtype;
 
 use super::memory::Lowering;
+use super::passing::Passing;
 use crate::limits::{LOWERED_AHEAD, LOWERED_BYTES};
 
 /// Memory elsewhere for the tensors of one gradient, laid out as that is. A [`TensorPlace`](super::TensorPlace) gives it to a buffer.
@@ -18,6 +19,13 @@ pub trait Resident: Any + fmt::Debug + Send + Sync {
     /// Brings a part of what was written there last to the host: returns at once, and writes what it is told to, or fails it, once that is known.
     /// Until then nothing else is written to that part.
     fn lower(self: Arc<Self>, lowering: Lowering);
+
+    /// Whether [`Self::pass`] takes what the other one holds.
+    fn adds_with(&self, other: &dyn Resident) -> bool;
+
+    /// Adds to a part of a running sum what these hold there, this one first and the others in their order, where they lie. Returns at once, and finishes the
+    /// part, or fails it, once that is known. Nothing is changed in these.
+    fn pass(self: Arc<Self>, others: &[Arc<dyn Resident>], passing: Passing);
 
     /// Adds 0.0 to the elements `range`, in bytes: -0.0 becomes 0.0, and a NaN the one.
     ///
@@ -46,6 +54,10 @@ pub(super) struct Elsewhere {
     kept: Ranges,
     /// What of them was not asked for yet.
     waiting: Ranges,
+    /// How many tensors were left there since the gradient began to be written.
+    left_there: usize,
+    /// Whether one was written here since then.
+    wrote_here: bool,
 }
 
 impl Elsewhere {
@@ -72,13 +84,41 @@ impl Elsewhere {
             "the tensors of one gradient lie in one memory elsewhere"
         );
         self.resident = Some(resident);
+        self.left_there += usize::from(!tensor.is_empty());
         self.kept.insert(tensor.clone());
         self.waiting.insert(tensor);
+    }
+
+    /// A tensor is written here. Whether it is the first.
+    pub(super) const fn write_here(&mut self) -> bool {
+        !std::mem::replace(&mut self.wrote_here, true)
+    }
+
+    pub(super) const fn has_written_here(&self) -> bool {
+        self.wrote_here
+    }
+
+    /// Where a gradient of so many tensors that have elements lies: all of them in the resident, or not. None while that is not known.
+    pub(super) fn lies(&self, tensors: usize) -> Option<Option<Arc<dyn Resident>>> {
+        if self.wrote_here || tensors == 0 {
+            return Some(None);
+        }
+        (self.left_there == tensors).then(|| self.resident.clone())
+    }
+
+    /// Whether some of these bytes lie there.
+    pub(super) fn has_some_of(&self, range: &Range<usize>) -> bool {
+        self.kept
+            .0
+            .range(..range.end)
+            .next_back()
+            .is_some_and(|(_, end)| *end > range.start)
     }
 
     /// What lies there is written anew: nothing can be asked for.
     pub(super) fn rewrite(&mut self) {
         self.waiting.0.clear();
+        (self.left_there, self.wrote_here) = (0, false);
     }
 
     /// From now on nothing lies there. Its memory is kept, for the next gradient.

@@ -54,6 +54,14 @@ impl Resident for Plain {
         self.asked.lock().unwrap().push(lowering);
     }
 
+    fn adds_with(&self, _: &dyn Resident) -> bool {
+        false
+    }
+
+    fn pass(self: Arc<Self>, _: &[Arc<dyn Resident>], passing: Passing) {
+        drop(passing);
+    }
+
     fn add_zeros(&self, dtype: Dtype, range: Range<usize>) -> Result<(), ResidentError> {
         reduce::add_zeros(dtype, &mut self.memory.lock().unwrap()[range]);
         Ok(())
@@ -68,6 +76,14 @@ impl Resident for AtOnce {
     fn lower(self: Arc<Self>, lowering: Lowering) {
         Arc::clone(&self.0).lower(lowering);
         self.0.bring(0);
+    }
+
+    fn adds_with(&self, _: &dyn Resident) -> bool {
+        false
+    }
+
+    fn pass(self: Arc<Self>, _: &[Arc<dyn Resident>], passing: Passing) {
+        drop(passing);
     }
 
     fn add_zeros(&self, dtype: Dtype, range: Range<usize>) -> Result<(), ResidentError> {
@@ -296,6 +312,14 @@ fn a_tensor_that_lies_elsewhere_is_not_added_to_here() {
     ));
     assert!(matches!(writer.place(2, Dtype::F32, 1), Err(GradientError::Elements { .. })));
     assert!(writer.place(2, Dtype::F32, elements).unwrap().may_be_kept());
+    // What has no elements lies anywhere.
+    let layout = layout_of(&[(0, false), (1, false)]);
+    let (mut buffer, memory) = (GradientBuffer::zeros(&layout), Plain::new(&layout));
+    write(&mut buffer, &layout, Some(1), WriteMode::Store, Some((&memory, &[true; 2])));
+    let mut writer = buffer.writer(&layout, WriteMode::Add);
+    writer.place(0, Dtype::F32, 0).unwrap().keep(memory);
+    let mut writer = buffer.writer(&layout, WriteMode::Add);
+    writer.write_f32(0, &[]).unwrap();
 }
 
 #[test]

@@ -145,6 +145,7 @@ impl<'a> GradientWriter<'a> {
             if mode == WriteMode::Add && self.zero_elsewhere(&section) {
                 continue;
             }
+            self.writing.write_here();
             self.writing.write(section.bytes, |bytes| match (mode, section.dtype) {
                 (WriteMode::Store, _) => bytes.fill(0),
                 // Not a no-op: -0.0 + 0.0 is 0.0.
@@ -178,6 +179,7 @@ impl<'a> GradientWriter<'a> {
         if self.writing.elsewhere().has(&at) {
             return Err(GradientError::LiesElsewhere(self.layout.tensors()[tensor].clone()));
         }
+        self.writing.write_here();
         Ok(at)
     }
 

@@ -16,6 +16,7 @@ mod fast;
 mod inbox;
 mod ordered;
 mod passage;
+mod through;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -6,7 +6,8 @@
 //! way back:                                 sum's buffer ─> send on
 //! ```
 //! A chunk waits for this rank's own gradients only as far as the chunk itself is not written yet. What is added is read where the link and
-//! the gradients have it, and written where the next link takes it from. Memory beyond the buffers is what the links hold.
+//! the gradients have it, and written where the next link takes it from. Memory beyond the buffers is what the links hold. Where a visit's gradients lie in
+//! memory elsewhere the sum goes [`through`](super::through) that.
 
 use futures_util::future::try_join_all;
 use sardana_protocol::messages::Trailer;
@@ -14,6 +15,7 @@ use sardana_protocol::plan::{OrderedPart, VisitPart};
 
 use super::inbox::{Contribution, Inbox, Piece, own};
 use super::passage::{Chunk, Closing, Incoming, Outgoing, Passage, terms};
+use super::through::Through;
 use super::{CompletedSum, PlanLinks, RingError};
 use crate::gradient::{Filling, GradientView, Sum};
 use crate::links::frame::PlanSlot;
@@ -96,7 +98,7 @@ impl OrderedExecutor {
             let ending = async {
                 match end {
                     End::Close { visit, from } => {
-                        fill(passage, from.as_mut(), own(visit.shards, &pieces), &mut filling).await?;
+                        add(passage, from.as_mut(), own(visit.shards, &pieces), Goes::Here(&mut filling)).await?;
                         inbox.trailer()
                     }
                     End::Receive { from } => {
@@ -146,34 +148,54 @@ async fn pass_all(passage: Passage<'_>, visits: &mut [LinkedStay], pieces: &[Pie
 impl LinkedStay {
     async fn pass(&mut self, passage: Passage<'_>, pieces: &[Piece]) -> Result<(), RingError> {
         let own = own(self.visit.shards, pieces);
-        for index in passage.layout().travel() {
-            let running = receive_running(passage, self.from.as_mut(), index).await?;
-            let mut terms = terms(passage, running, own, index).await?;
-            self.to
-                .pass(passage, Chunk::running(index), |out| passage.sum(index, out, &mut terms))
-                .await?;
-        }
-        Ok(())
+        add(passage, self.from.as_mut(), own, Goes::On(&mut self.to)).await
     }
 }
 
-/// Adds the last shards to each chunk.
-async fn fill(
+/// Where a visit's sum goes.
+pub(super) enum Goes<'a, 'b> {
+    /// To the next visit.
+    On(&'a mut Outgoing),
+    /// It is finished.
+    Here(&'a mut Filling<'b>),
+}
+
+impl Goes<'_, '_> {
+    /// Adds the terms of a chunk where it goes.
+    pub(super) async fn put(&mut self, passage: Passage<'_>, index: u32, terms: &mut [impl Runs]) -> Result<(), RingError> {
+        match self {
+            Self::On(to) => {
+                let chunk = Chunk::running(index);
+                to.pass(passage, chunk, |out| passage.sum(index, out, terms)).await
+            }
+            Self::Here(filling) => {
+                filling.fill(index, |out| passage.sum(index, out, terms));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Adds a visit's shards to each chunk.
+async fn add(
     passage: Passage<'_>,
     mut from: Option<&mut Incoming>,
     own: &[Piece],
-    filling: &mut Filling<'_>,
+    mut goes: Goes<'_, '_>,
 ) -> Result<(), RingError> {
+    if let Some(through) = Through::find(passage, own).await {
+        return through.visit(passage, from, own, goes).await;
+    }
     for index in passage.layout().travel() {
         let running = receive_running(passage, from.as_deref_mut(), index).await?;
         let mut terms = terms(passage, running, own, index).await?;
-        filling.fill(index, |out| passage.sum(index, out, &mut terms));
+        goes.put(passage, index, &mut terms).await?;
     }
     Ok(())
 }
 
 /// A chunk of the sum so far. None where the sum begins.
-async fn receive_running<'a>(
+pub(super) async fn receive_running<'a>(
     passage: Passage<'_>,
     from: Option<&'a mut Incoming>,
     index: u32,

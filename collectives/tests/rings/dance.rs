@@ -16,6 +16,8 @@ use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, Step};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
+use crate::far::Far;
+
 pub(crate) const GENERATION: Generation = Generation::new(Incarnation::new(3), 14);
 pub(crate) const FIRST_STEP: Step = Step::new(40);
 
@@ -261,6 +263,8 @@ pub(crate) struct Dance {
     pub(crate) compression: Compression,
     pub(crate) first: Plan,
     pub(crate) steady: Plan,
+    /// Where the gradients of some shards lie; of none, but in the tests of it.
+    pub(crate) far: Option<Far>,
 }
 
 impl Dance {
@@ -270,6 +274,7 @@ impl Dance {
             compression: Compression::None,
             first: Plan::new(order, world, &retry(world, shards)),
             steady: Plan::new(order, world, &steady(world, shards)),
+            far: None,
         }
     }
 
@@ -280,6 +285,7 @@ impl Dance {
             compression: Compression::None,
             first: Plan::direct(world, &retry(world, shards), owners),
             steady: Plan::direct(world, &steady(world, shards), owners),
+            far: None,
         }
     }
 
@@ -299,13 +305,19 @@ impl Dance {
             let tail = (head.end()..run.end()).map(ShardRange::one);
             for shards in std::iter::once(head).chain(tail) {
                 let mut buffer = GradientBuffer::zeros(&self.layout);
+                let far = self.far.as_ref().filter(|far| (far.keeps)(shards.start()));
+                let memory = far.map(|far| far.memory(&self.layout));
                 for shard in shards.iter() {
                     let mode = if shard == shards.start() {
                         WriteMode::Store
                     } else {
                         WriteMode::Add
                     };
-                    Gradient::draw(&self.layout, step, shard).write(&self.layout, &mut buffer, mode);
+                    let gradient = Gradient::draw(&self.layout, step, shard);
+                    match &memory {
+                        Some(memory) => memory.keep(&gradient, &self.layout, &mut buffer, mode),
+                        None => gradient.write(&self.layout, &mut buffer, mode),
+                    }
                 }
                 pieces.insert(shards.start(), (shards, buffer));
             }

@@ -6,6 +6,7 @@
 mod dance;
 mod direct;
 mod early;
+mod far;
 mod fast;
 mod faults;
 mod groups;
@@ -16,3 +17,4 @@ mod loopback;
 mod mixed;
 mod ordered;
 mod quic;
+mod through;

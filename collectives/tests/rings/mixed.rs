@@ -101,6 +101,7 @@ async fn any_split_over_any_links_gives_the_bits_of_sequential_addition() {
             first: draw.plan(world, shards),
             steady: draw.plan(world, shards),
             compression: Compression::None,
+            far: None,
         };
         let mut pairs = Vec::new();
         for _hop in dance.first.hops().iter().chain(dance.steady.hops()) {

@@ -1,18 +1,21 @@
-//! What brings gradients of a device to the host: a thread that enqueues copies and waits for them, so that nobody else does. Decides nothing.
+//! What carries gradients of a device to the host, and running sums to the gradients and back: a thread that enqueues copies and waits for them, so that nobody
+//! else does. Decides nothing.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use sardana_collectives::gradient::{Lowering, ResidentError};
-use sardana_collectives::limits::LOWERED_BYTES;
+use sardana_collectives::gradient::{Lowering, Passing, ResidentError};
+use sardana_collectives::limits::{LOWERED_BYTES, PASSING_AT_ONCE};
+use sardana_protocol::state::Dtype;
 
-use crate::device::{Device, DeviceError, DeviceTensor, Moment, Pinned, Stream};
+use crate::device::{Device, DeviceError, DeviceTensor, Float, Moment, Pinned, Stream, View};
 
-/// Copies that are under way at once: one lands while the next ones come.
-const SLOTS: usize = 4;
+/// Copies that are under way at once: one lands while the next ones come. A ring gives as many parts of a sum.
+const SLOTS: usize = PASSING_AT_ONCE;
 
 /// What serves all gradients of a device, as long as there are any.
 #[derive(Debug)]
@@ -27,12 +30,30 @@ pub(super) struct Carrier {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A part of a gradient that is to be brought, once it is computed.
+/// What is to be carried.
 #[derive(Debug)]
-pub(super) struct Order {
-    pub(super) from: Arc<Mutex<DeviceTensor<u8>>>,
+pub(super) enum Order {
+    /// A part of a gradient, to the host.
+    Bring {
+        /// The gradient.
+        from: Part,
+        /// Where it goes.
+        lowering: Lowering,
+    },
+    /// A part of a running sum, up to gradients that are added to it, and down again.
+    Pass {
+        /// The gradients.
+        terms: Vec<Part>,
+        /// The sum.
+        passing: Passing,
+    },
+}
+
+/// A gradient, and when the part of it that is carried is computed.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) memory: Arc<Mutex<DeviceTensor<u8>>>,
     pub(super) computed: Moment,
-    pub(super) lowering: Lowering,
 }
 
 impl Carrier {
@@ -72,10 +93,10 @@ impl Carrier {
         self.held.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Has it brought. If that cannot be, the order's lowering fails.
-    pub(super) fn bring(&self, order: Order) {
+    /// Has it carried. If that cannot be, what the order is for fails.
+    pub(super) fn carry(&self, order: Order) {
         if let Some(orders) = &self.orders {
-            // An order that is not taken is dropped, and its lowering fails by that.
+            // An order that is not taken is dropped, and fails by that.
             let _ = orders.send(order);
         }
     }
@@ -118,14 +139,23 @@ impl Slots<'_> {
 /// The thread's own.
 struct Carrying {
     device: Device,
+    /// Where sums are added to: as long as the longest part so far.
+    sum: Option<DeviceTensor<u8>>,
     free: Vec<Pinned<u8>>,
-    under_way: VecDeque<(Pinned<u8>, Lowering)>,
+    under_way: VecDeque<(Pinned<u8>, Landing)>,
+}
+
+/// What a copy to the host is for.
+enum Landing {
+    Lowering(Lowering),
+    Passing(Passing),
 }
 
 impl Carrying {
     const fn new(device: Device) -> Self {
         Self {
             device,
+            sum: None,
             free: Vec::new(),
             under_way: VecDeque::new(),
         }
@@ -148,43 +178,103 @@ impl Carrying {
     }
 
     fn begin(&mut self, order: Order) {
-        let Order {
-            from,
-            computed,
-            lowering,
-        } = order;
-        match self.enqueue(&from, &computed, &lowering) {
-            Ok(slot) => self.under_way.push_back((slot, lowering)),
-            Err(error) => lowering.fail(ResidentError::new(error)),
+        match order {
+            Order::Bring { from, lowering } => {
+                let slot = self.enqueue(&from, &lowering.range());
+                self.begun(slot, Landing::Lowering(lowering));
+            }
+            Order::Pass { terms, passing } => {
+                let slot = match passing.dtype() {
+                    Dtype::F32 => self.enqueue_sum::<f32>(&terms, &passing),
+                    Dtype::F64 => self.enqueue_sum::<f64>(&terms, &passing),
+                    Dtype::U64 => return drop(passing),
+                };
+                self.begun(slot, Landing::Passing(passing));
+            }
         }
     }
 
-    fn enqueue(
-        &mut self,
-        from: &Mutex<DeviceTensor<u8>>,
-        computed: &Moment,
-        lowering: &Lowering,
-    ) -> Result<Pinned<u8>, DeviceError> {
-        self.device.wait(Stream::Copies, computed)?;
-        let mut slot = match self.free.pop() {
-            Some(slot) => slot,
-            None => Pinned::zeros(&self.device, LOWERED_BYTES)?,
+    fn begun(&mut self, slot: Result<Pinned<u8>, DeviceError>, landing: Landing) {
+        match slot {
+            Ok(slot) => self.under_way.push_back((slot, landing)),
+            Err(error) => landing.fail(error),
+        }
+    }
+
+    fn slot(&mut self) -> Result<Pinned<u8>, DeviceError> {
+        match self.free.pop() {
+            Some(slot) => Ok(slot),
+            None => Pinned::zeros(&self.device, LOWERED_BYTES),
+        }
+    }
+
+    fn enqueue(&mut self, from: &Part, range: &Range<usize>) -> Result<Pinned<u8>, DeviceError> {
+        self.device.wait(Stream::Copies, &from.computed)?;
+        let mut slot = self.slot()?;
+        slot.copy_down(Stream::Copies, &from.memory(), range.start, 0..range.len())?;
+        Ok(slot)
+    }
+
+    /// Up, to each gradient in their order, and down: all on the stream of copies, so that the next sum's part may use the same memory.
+    fn enqueue_sum<T: Float>(&mut self, terms: &[Part], passing: &Passing) -> Result<Pinned<u8>, DeviceError> {
+        let (range, mut slot) = (passing.range(), self.slot()?);
+        let length = range.len();
+        let sum = match self.sum.take().filter(|sum| sum.len() >= length) {
+            Some(sum) => self.sum.insert(sum),
+            None => self.sum.insert(DeviceTensor::unset(&self.device, Stream::Copies, length)?),
         };
-        let range = lowering.range();
-        let from = from.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.copy_down(Stream::Copies, &from, range.start, 0..range.len())?;
+        if let Some(running) = passing.running() {
+            slot.write()?[..length].copy_from_slice(running);
+            slot.copy_up(Stream::Copies, 0..length, sum, 0)?;
+        }
+        for term in terms {
+            self.device.wait(Stream::Copies, &term.computed)?;
+        }
+        let held: Vec<_> = terms.iter().map(Part::memory).collect();
+        let gradients: Vec<View<'_, T>> = held.iter().map(|memory| memory.part(range.clone()).elements()).collect();
+        let on = self.device.on(Stream::Copies);
+        let mut to = sum.part_mut(0..length).elements::<T>();
+        match (passing.running(), gradients.split_first()) {
+            (None, Some((first, others))) => on.sum_into(&mut to, first, others)?,
+            (Some(_), Some(_)) | (_, None) => on.add(&mut to, &gradients)?,
+        }
+        slot.copy_down(Stream::Copies, sum, 0, 0..length)?;
         Ok(slot)
     }
 
     /// Waits for the oldest copy.
     fn land(&mut self) {
-        let Some((slot, lowering)) = self.under_way.pop_front() else {
+        let Some((slot, landing)) = self.under_way.pop_front() else {
             return;
         };
         match slot.read() {
-            Ok(bytes) => lowering.write(|here| here.copy_from_slice(&bytes[..here.len()])),
-            Err(error) => lowering.fail(ResidentError::new(error)),
+            Ok(bytes) => landing.land(bytes),
+            Err(error) => landing.fail(error),
         }
         self.free.push(slot);
+    }
+}
+
+impl Landing {
+    /// The first of these bytes are it.
+    fn land(self, bytes: &[u8]) {
+        let copy = |here: &mut [u8]| here.copy_from_slice(&bytes[..here.len()]);
+        match self {
+            Self::Lowering(lowering) => lowering.write(copy),
+            Self::Passing(passing) => passing.finish(copy),
+        }
+    }
+
+    fn fail(self, error: DeviceError) {
+        match self {
+            Self::Lowering(lowering) => lowering.fail(ResidentError::new(error)),
+            Self::Passing(passing) => passing.fail(ResidentError::new(error)),
+        }
+    }
+}
+
+impl Part {
+    fn memory(&self) -> MutexGuard<'_, DeviceTensor<u8>> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

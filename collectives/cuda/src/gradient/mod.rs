@@ -5,9 +5,17 @@
 //! all of them take is bounded ([`Device::keep_gradients_within`]); a gradient for which there is no room is *spilled*: copied to the host as it is written,
 //! and added to there.
 //!
-//! What crosses between the host and the device in a step of a worker with k shards, for gradients of G bytes: down (k or fewer) G, as its ring asks for each
-//! shard's; up G, the sum. A worker that adds several shards into one buffer, as the first rank does, adds them on the device, and G comes down for all of
-//! them. One that is alone and has all of them there has the sum there: G comes down, for others that may ask for it, and nothing goes up.
+//! What crosses between the host and the device in a step, for gradients of G bytes and k shards a rank, where all tensors are of one type and the ring adds in
+//! order: the running sum passes the device part by part, and no gradient comes down but those that are spilled, of s shards, which are added on the host.
+//!
+//! | | rank 0 | between | closer | alone |
+//! |---|---|---|---|---|
+//! | down | (1 + s) G | (1 + s) G | (1 + s) G | G |
+//! | up | G | 2 G | 2 G | 0 |
+//!
+//! Of these one G up each is the finished sum, for an update on the device, if the model asks for it there. Elsewhere, as in a star, each shard comes down, k G; and a
+//! worker that is alone has the sum where it added it, and G comes down for others that may ask for it. Auxiliary sums and the number of samples stay on the
+//! host.
 
 mod carrier;
 mod on_device;
@@ -93,7 +101,7 @@ fn memory(
     let is_fixed = place.mode() == WriteMode::Add;
     match own.filter(|own| is_fixed || own.device() == device) {
         Some(own) => Ok(Some(own)),
-        None if place.may_have_another() => OnDevice::new(carrier, place.gradient_bytes()),
+        None if !is_fixed && place.may_have_another() => OnDevice::new(carrier, place.gradient_bytes()),
         None => Ok(None),
     }
 }

@@ -1,14 +1,16 @@
 //! The memory on a device that one buffer of gradients has. Must not know the tensors' names.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sardana_collectives::gradient::{Lowering, Resident, ResidentError, WriteMode};
+use sardana_collectives::gradient::{Lowering, Passing, Resident, ResidentError, WriteMode};
 use sardana_collectives::limits::LOWERED_BYTES;
 use sardana_protocol::state::Dtype;
 
-use super::carrier::{Carrier, Order};
+use super::carrier::{Carrier, Order, Part};
+use super::on_device;
 use crate::device::{Device, DeviceError, DeviceTensor, Float, MemoryKind, Moment, Stream, View};
 
 /// A gradient's bytes, as its layout has them, at home on the stream of computing.
@@ -34,7 +36,8 @@ impl OnDevice {
         if !carrier.take(count) {
             return Ok(None);
         }
-        let memory = match DeviceTensor::unset(carrier.device(), Stream::Compute, bytes) {
+        // Zeros, for those between tensors, which a sum that passes is added to as well.
+        let memory = match DeviceTensor::zeros(carrier.device(), Stream::Compute, bytes) {
             Ok(memory) => memory,
             Err(error) => {
                 carrier.give(count);
@@ -105,6 +108,14 @@ impl OnDevice {
         last.map(|(_, (_, moment))| moment.clone())
     }
 
+    /// What the carrier needs of it, which is computed by then.
+    fn part(&self, computed: Moment) -> Part {
+        Part {
+            memory: Arc::clone(&self.memory),
+            computed,
+        }
+    }
+
     fn add_zeros_as<T: Float>(&self, range: &Range<usize>) -> Result<(), DeviceError> {
         for start in range.clone().step_by(LOWERED_BYTES) {
             let part = start..range.end.min(start + LOWERED_BYTES);
@@ -117,15 +128,36 @@ impl OnDevice {
     }
 }
 
+fn nothing_there() -> ResidentError {
+    ResidentError::new("expected tensors in a GPU's memory, found that none was written there")
+}
+
 impl Resident for OnDevice {
     fn lower(self: Arc<Self>, lowering: Lowering) {
         match self.computed_at(&lowering.range()) {
-            Some(computed) => self.carrier.bring(Order {
-                from: Arc::clone(&self.memory),
-                computed,
+            Some(computed) => self.carrier.carry(Order::Bring {
+                from: self.part(computed),
                 lowering,
             }),
-            None => lowering.fail(ResidentError::new("nothing was written there")),
+            None => lowering.fail(nothing_there()),
+        }
+    }
+
+    fn adds_with(&self, other: &dyn Resident) -> bool {
+        let other: &dyn Any = other;
+        other
+            .downcast_ref::<Self>()
+            .is_some_and(|other| other.device() == self.device())
+    }
+
+    fn pass(self: Arc<Self>, others: &[Arc<dyn Resident>], passing: Passing) {
+        let range = passing.range();
+        let part = |one: &Self| Some(one.part(one.computed_at(&range)?));
+        let others = others.iter().map(|other| part(&*on_device(Arc::clone(other))?));
+        let terms: Option<Vec<Part>> = [part(&self)].into_iter().chain(others).collect();
+        match terms {
+            Some(terms) => self.carrier.carry(Order::Pass { terms, passing }),
+            None => passing.fail(nothing_there()),
         }
     }
 

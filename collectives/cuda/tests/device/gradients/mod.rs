@@ -2,6 +2,7 @@
 //! crosses than is said; and what does not come is an error.
 
 mod planted;
+mod rings;
 mod shards;
 mod sums;
 

@@ -1,0 +1,57 @@
+//! What readers are shown of a gradient while it is written. Knows not where its bytes lie.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
+
+use super::ResidentError;
+use crate::layout::cut;
+use crate::limits::CHUNK_BYTES;
+
+/// What readers are shown of one gradient. The next one in the same memory has its own, unless nobody has this any more.
+#[derive(Debug)]
+pub(super) struct Shown {
+    /// Bytes of each chunk that are not written yet. A chunk that lacks none is whole.
+    pub(super) unwritten: Box<[AtomicUsize]>,
+    /// Told of each chunk that becomes whole, or can be asked for.
+    pub(super) grown: Notify,
+    /// Why something did not come from elsewhere.
+    pub(super) failed: OnceLock<ResidentError>,
+}
+
+impl Shown {
+    pub(super) fn of(chunks: usize) -> Self {
+        Self {
+            unwritten: (0..chunks).map(|_| AtomicUsize::new(0)).collect(),
+            grown: Notify::new(),
+            failed: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn is_whole(&self, chunk: usize) -> bool {
+        self.unwritten[chunk].load(Ordering::Acquire) == 0
+    }
+
+    /// The bytes `range` are written now.
+    pub(super) fn show(&self, range: Range<usize>) {
+        for (chunk, bytes) in parts(range) {
+            // Release, so that a reader that finds the chunk whole finds these bytes.
+            if self.unwritten[chunk].fetch_sub(bytes, Ordering::Release) == bytes {
+                self.grown.notify_waiters();
+            }
+        }
+    }
+
+    pub(super) fn fail(&self, reason: ResidentError) {
+        // What failed first is the reason of all that follows.
+        let _ = self.failed.set(reason);
+        self.grown.notify_waiters();
+    }
+}
+
+/// The chunks that `range` touches, and how many of its bytes lie in each.
+pub(super) fn parts(range: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
+    cut(range).map(|part| (part.start / CHUNK_BYTES, part.len()))
+}

@@ -1,0 +1,184 @@
+//! A visit whose gradients lie in memory elsewhere, such as a GPU's: the running sum passes that memory part by part, is added to there, and goes on. So of k
+//! gradients none comes to the host.
+//!
+//! ```text
+//! links: chunks ─> a part's bytes ─> Resident::pass ─> a part's bytes ─> chunks: added to by what lies here, and passed on
+//! ```
+//! Several parts are under way at once; each comes back in its turn. What lies behind the tensors, the auxiliary sums and the number of samples, is
+//! added here.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sardana_protocol::state::Dtype;
+use smallvec::SmallVec;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use super::RingError;
+use super::inbox::Piece;
+use super::ordered::{Goes, receive_running};
+use super::passage::{Incoming, Passage, Term, Terms, own_terms};
+use crate::gradient::{Passed, Passing, Resident, ResidentError};
+use crate::layout::Layout;
+use crate::limits::{CHUNK_BYTES, LOWERED_BYTES, PASSING_AT_ONCE};
+use crate::reduce;
+use crate::runs::Runs;
+
+/// What a visit's first gradients lie in: those that can be added to a sum together, up to the first that cannot.
+pub(super) struct Through {
+    dtype: Dtype,
+    residents: Vec<Arc<dyn Resident>>,
+}
+
+/// A part that was sent through, and its chunks.
+type UnderWay = (Range<u32>, Passed);
+
+/// Memory of parts that have come back, for the next ones.
+type Room = Mutex<Vec<Vec<u8>>>;
+
+impl Through {
+    /// None if the first gradient is in the host's memory, or tensors are of several types. Waits until it is known.
+    pub(super) async fn find(passage: Passage<'_>, own: &[Piece]) -> Option<Self> {
+        let layout = passage.layout();
+        let dtype = layout.dtype()?;
+        let mut residents: Vec<Arc<dyn Resident>> = Vec::new();
+        for piece in own {
+            let Some(resident) = piece.gradient.lies(layout).await else {
+                break;
+            };
+            if residents.first().is_some_and(|first| !first.adds_with(&*resident)) {
+                break;
+            }
+            residents.push(resident);
+        }
+        (!residents.is_empty()).then_some(Self { dtype, residents })
+    }
+
+    /// Makes the visit.
+    pub(super) async fn visit(
+        &self,
+        passage: Passage<'_>,
+        from: Option<&mut Incoming>,
+        own: &[Piece],
+        goes: Goes<'_, '_>,
+    ) -> Result<(), RingError> {
+        let (there, here) = own.split_at(self.residents.len());
+        let room = Room::default();
+        let (under_way, coming) = channel(PASSING_AT_ONCE);
+        let sending = self.send_all(passage, from, there, &room, under_way);
+        let going = go_on(passage, coming, here, &room, goes);
+        tokio::try_join!(sending, going).map(drop)
+    }
+
+    /// Sends each part through, as it comes.
+    async fn send_all(
+        &self,
+        passage: Passage<'_>,
+        mut from: Option<&mut Incoming>,
+        there: &[Piece],
+        room: &Room,
+        under_way: Sender<UnderWay>,
+    ) -> Result<(), RingError> {
+        let layout = passage.layout();
+        for chunks in parts(layout) {
+            let range = bytes_of(layout, &chunks);
+            let mut bytes = room.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+            bytes.resize(range.len(), 0);
+            for index in chunks.clone().rev() {
+                if let Some(mut running) = receive_running(passage, from.as_deref_mut(), index).await? {
+                    running.copy_to(&mut bytes[within(layout, index, &range)]);
+                }
+            }
+            let begins = from.is_none();
+            let tensors = range.start..range.end.min(layout.tensors_end().max(range.start));
+            add_tail(layout, tensors.end..range.end, begins, &mut bytes[tensors.len()..], there).await;
+            let is_none = tensors.is_empty();
+            let (passing, passed) = Passing::new(tensors, self.dtype, begins, bytes);
+            match self.residents.split_first() {
+                Some((first, others)) if !is_none => Arc::clone(first).pass(others, passing),
+                Some(_) | None => passing.finish(|_| ()),
+            }
+            if under_way.send((chunks, passed)).await.is_err() {
+                // What they go on with has failed, which ends this future too.
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Passes the parts on as they come back, with what lies here added.
+async fn go_on(
+    passage: Passage<'_>,
+    mut coming: Receiver<UnderWay>,
+    here: &[Piece],
+    room: &Room,
+    mut goes: Goes<'_, '_>,
+) -> Result<(), RingError> {
+    let gone = || ResidentError::new("what was to add to it is gone");
+    while let Some((chunks, passed)) = coming.recv().await {
+        let bytes = passed.await.unwrap_or_else(|_| Err(gone())).map_err(passage.lacks())?;
+        let range = bytes_of(passage.layout(), &chunks);
+        for index in chunks.rev() {
+            let sum = &bytes[within(passage.layout(), index, &range)];
+            let own = own_terms(passage, here, index).await?;
+            let mut terms: Terms<'_> = [Term::Own(sum)].into_iter().chain(own.into_iter().map(Term::Own)).collect();
+            goes.put(passage, index, &mut terms).await?;
+        }
+        room.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+    }
+    Ok(())
+}
+
+/// Adds what lies behind the tensors, as far as it is in `tail`, whose running sum `bytes` holds unless it begins.
+async fn add_tail(layout: &Layout, tail: Range<usize>, begins: bool, bytes: &mut [u8], own: &[Piece]) {
+    if tail.is_empty() {
+        return;
+    }
+    let running = (!begins).then(|| bytes.to_vec());
+    let mut terms: SmallVec<[&[u8]; 16]> = running.iter().map(Vec::as_slice).collect();
+    for piece in own {
+        terms.push(piece.gradient.tail(tail.clone()).await);
+    }
+    reduce::sum_into(layout, tail, bytes, &mut terms);
+}
+
+/// The chunks in parts, each of which passes at once, in the order in which they travel: within a part, too, the last chunk goes first.
+fn parts(layout: &Layout) -> Vec<Range<u32>> {
+    // At most as many as fit; LOWERED_BYTES is some of them.
+    let most = (LOWERED_BYTES / CHUNK_BYTES) as u32;
+    let last = layout.chunks() - 1;
+    let before = (0..last.div_ceil(most))
+        .rev()
+        .map(|part| part * most..last.min((part + 1) * most));
+    before.chain([last..last + 1]).collect()
+}
+
+fn bytes_of(layout: &Layout, chunks: &Range<u32>) -> Range<usize> {
+    layout.chunk(chunks.start).start..layout.chunk(chunks.end - 1).end
+}
+
+/// Where a chunk lies in the bytes of its part.
+fn within(layout: &Layout, index: u32, part: &Range<usize>) -> Range<usize> {
+    let chunk = layout.chunk(index);
+    chunk.start - part.start..chunk.end - part.start
+}
+
+#[cfg(test)]
+mod tests {
+    use sardana_protocol::state::TensorSpec;
+
+    use super::*;
+
+    #[test]
+    fn parts_are_the_chunks_in_the_order_in_which_they_travel() {
+        for elements in [0, 1, 40_000, 262_144, 262_145, 300_000, 1_000_000] {
+            let layout = Layout::new(vec![TensorSpec::new("a", Dtype::F32, &[elements])], 3).unwrap();
+            let parts = parts(&layout);
+            let chunks: Vec<u32> = parts.iter().flat_map(|part| part.clone().rev()).collect();
+            assert_eq!(chunks, layout.travel().collect::<Vec<_>>());
+            assert!(parts.iter().all(|part| bytes_of(&layout, part).len() <= LOWERED_BYTES));
+            assert!(parts.len() <= layout.bytes() / LOWERED_BYTES + 2, "few are not full");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Memory in which gradients may lie that is not a ring's: plain memory here, and late.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use sardana_collectives::gradient::{GradientBuffer, Lowering, Passing, Resident, ResidentError, WriteMode};
+use sardana_collectives::layout::Layout;
+use sardana_collectives::reduce;
+use sardana_protocol::state::Dtype;
+use tokio::task::yield_now;
+
+use crate::dance::{Gradient, Values};
+
+/// Which gradients lie there, by the first of their shards, and what has crossed to here and back.
+#[derive(Clone, Debug)]
+pub(crate) struct Far {
+    pub(crate) keeps: fn(u32) -> bool,
+    pub(crate) crossed: Arc<Crossed>,
+    /// So many parts pass before it burns.
+    pub(crate) lasts: Arc<AtomicU64>,
+}
+
+/// Bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Crossed {
+    /// Of gradients.
+    pub(crate) lowered: AtomicU64,
+    /// Of running sums, both ways.
+    pub(crate) down: AtomicU64,
+    pub(crate) up: AtomicU64,
+}
+
+/// One gradient's.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    far: Far,
+    layout: Layout,
+    bytes: Mutex<Vec<u8>>,
+}
+
+impl Far {
+    pub(crate) fn new(keeps: fn(u32) -> bool) -> Self {
+        Self {
+            keeps,
+            crossed: Arc::default(),
+            lasts: Arc::new(AtomicU64::new(u64::MAX)),
+        }
+    }
+
+    pub(crate) fn memory(&self, layout: &Layout) -> Arc<Memory> {
+        Arc::new(Memory {
+            far: self.clone(),
+            layout: layout.clone(),
+            bytes: Mutex::new(vec![0; layout.bytes()]),
+        })
+    }
+}
+
+impl Memory {
+    /// Writes a gradient, whose tensors stay there.
+    pub(crate) fn keep(
+        self: &Arc<Self>,
+        gradient: &Gradient,
+        layout: &Layout,
+        buffer: &mut GradientBuffer,
+        mode: WriteMode,
+    ) {
+        let mut writer = buffer.writer(layout, mode);
+        for (index, values) in gradient.tensors.iter().enumerate() {
+            let (dtype, bytes): (_, Vec<u8>) = match values {
+                Values::F32(values) => (Dtype::F32, values.iter().flat_map(|value| value.to_le_bytes()).collect()),
+                Values::F64(values) => (Dtype::F64, values.iter().flat_map(|value| value.to_le_bytes()).collect()),
+            };
+            let place = writer.place(index, dtype, bytes.len() / dtype.bytes()).unwrap();
+            let range = place.bytes().clone();
+            let mut own = self.bytes.lock().unwrap();
+            match mode {
+                WriteMode::Store => own[range].copy_from_slice(&bytes),
+                WriteMode::Add => reduce::add(layout, range.clone(), &mut own[range], &bytes[..]),
+            }
+            drop(own);
+            place.keep(Arc::clone(self) as _);
+        }
+        for (index, value) in gradient.auxiliary.iter().enumerate() {
+            writer.auxiliary(index, *value).unwrap();
+        }
+        writer.samples(gradient.samples).unwrap();
+        writer.finish().unwrap();
+    }
+
+    /// Later, and not in the order in which it was asked for.
+    async fn late(&self, at: usize) {
+        for _ in 0..at / 7 % 5 {
+            yield_now().await;
+        }
+    }
+}
+
+impl Resident for Memory {
+    fn lower(self: Arc<Self>, lowering: Lowering) {
+        tokio::spawn(async move {
+            let range = lowering.range();
+            self.late(range.start).await;
+            self.far.crossed.lowered.fetch_add(range.len() as u64, Ordering::Relaxed);
+            lowering.write(|here| here.copy_from_slice(&self.bytes.lock().unwrap()[range]));
+        });
+    }
+
+    fn adds_with(&self, other: &dyn Resident) -> bool {
+        let other: &dyn std::any::Any = other;
+        other.is::<Self>()
+    }
+
+    fn pass(self: Arc<Self>, others: &[Arc<dyn Resident>], passing: Passing) {
+        let others = others.iter().map(|other| {
+            let other: Arc<dyn std::any::Any + Send + Sync> = Arc::clone(other) as _;
+            other.downcast::<Self>().unwrap()
+        });
+        let all: Vec<Arc<Self>> = [Arc::clone(&self)].into_iter().chain(others).collect();
+        tokio::spawn(async move {
+            let range = passing.range();
+            self.late(range.start / 64 * 3).await;
+            if self.far.lasts.fetch_sub(1, Ordering::Relaxed) == 0 {
+                return passing.fail(ResidentError::new("it burns"));
+            }
+            let bytes = range.len() as u64;
+            let crossed = &self.far.crossed;
+            let up = passing.running().map_or(0, |_| bytes);
+            crossed.up.fetch_add(up, Ordering::Relaxed);
+            crossed.down.fetch_add(bytes, Ordering::Relaxed);
+            let own: Vec<Vec<u8>> = all
+                .iter()
+                .map(|one| one.bytes.lock().unwrap()[range.clone()].to_vec())
+                .collect();
+            let running = passing.running().map(<[u8]>::to_vec);
+            let mut terms: Vec<&[u8]> = running.iter().chain(&own).map(Vec::as_slice).collect();
+            passing.finish(|sum| reduce::sum_into(&self.layout, range, sum, &mut terms));
+        });
+    }
+
+    fn add_zeros(&self, _: Dtype, _: std::ops::Range<usize>) -> Result<(), ResidentError> {
+        Err(ResidentError::new("no shard is empty here"))
+    }
+}
