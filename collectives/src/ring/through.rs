@@ -151,7 +151,7 @@ fn parts(layout: &Layout) -> Vec<Range<u32>> {
     let before = (0..last.div_ceil(most))
         .rev()
         .map(|part| part * most..last.min((part + 1) * most));
-    before.chain([last..last + 1]).collect()
+    before.chain(std::iter::once(last..last + 1)).collect()
 }
 
 fn bytes_of(layout: &Layout, chunks: &Range<u32>) -> Range<usize> {

@@ -41,13 +41,14 @@ impl OnDevice {
             Ok(memory) => memory,
             Err(error) => {
                 carrier.give(count);
-                return match error {
+                let is_full = matches!(
+                    error,
                     DeviceError::Memory {
                         kind: MemoryKind::Device,
                         ..
-                    } => Ok(None),
-                    error => Err(error),
-                };
+                    }
+                );
+                return if is_full { Ok(None) } else { Err(error) };
             }
         };
         Ok(Some(Arc::new(Self {

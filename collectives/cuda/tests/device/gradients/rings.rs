@@ -183,7 +183,7 @@ fn small(seed: u64) -> Ranks {
         tensors: vec![(37, false), (0, false), (5, false)],
         shards: vec![2, 3, 1],
         room: u64::MAX,
-        joined: seed % 2 == 0,
+        joined: seed.is_multiple_of(2),
         seed,
     }
 }
