@@ -137,7 +137,7 @@ void carry_out(void* data) {
     Operation* op = (Operation*)data;
     Comm& comm = *op->comm;
     size_t bytes = op->count * bytes_of(op->type);
-    auto inside = of_driver<int (*)(uint64_t, size_t)>("twin_inside");
+    auto inside = of_driver<bool (*)(uint64_t, size_t)>("twin_inside");
     bool fits = inside((uint64_t)op->from, bytes) && inside((uint64_t)op->to, bytes);
     if (!comm.aborted && fits) {
         if (op->is_last) {

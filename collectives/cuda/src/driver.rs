@@ -47,6 +47,7 @@ pub const FUNCTIONS: [&str; 39] = [
     "cuMemsetD8Async",
     "cuModuleGetFunction",
     "cuModuleLoadData",
+    "cuModuleLoadDataEx",
     "cuModuleUnload",
     "cuStreamCreate",
     "cuStreamDestroy_v2",

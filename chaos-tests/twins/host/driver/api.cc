@@ -282,6 +282,18 @@ API int cuModuleLoadData(void** module, const void* image) {
     if (*module && !has_failed()) ++modules;
     return *module ? failed_or_ok() : INVALID_IMAGE;
 }
+API int cuModuleLoadDataEx(void** module, const void* image, unsigned count, const int* options, void** values) {
+    int code = cuModuleLoadData(module, image);
+    // Where the log is to be written, and how long it may be.
+    char* log = nullptr;
+    size_t bytes = 0;
+    for (unsigned i = 0; i < count; ++i) {
+        if (options[i] == 5) log = (char*)values[i];
+        if (options[i] == 6) bytes = (size_t)values[i];
+    }
+    if (code == INVALID_IMAGE && log) snprintf(log, bytes, "application ptx input, line 1; fatal: no .version\n");
+    return code;
+}
 API int cuModuleUnload(void* module) {
     LOCKED;
     for (Function* one : ((Module*)module)->functions) if (is_to_run(one)) fault("code of " + one->name + " is unloaded while a launch is to run it");
@@ -327,7 +339,7 @@ API void twin_enqueue(void* stream, int (*ready)(void*), void (*run)(void*), voi
     push(of(stream), [=] { run(data); });
     of(stream)->operations.back().ready = [=] { return ready(data) != 0; };
 }
-API int twin_inside(uint64_t address, size_t bytes) { return inside(address, bytes, true, "work of a library on"); }
+API bool twin_inside(uint64_t address, size_t bytes) { return inside(address, bytes, true, "work of a library on"); }
 
 // From here on: what a test says to the twin, and asks it. Called while nothing is enqueued.
 API const char* twin_add_kernels(const char* path) {

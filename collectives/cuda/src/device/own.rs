@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaFunction, CudaModule, DriverError};
 use cudarc::nvrtc::Ptx;
 
@@ -36,21 +37,51 @@ impl Device {
 
     /// Makes code of PTX, which has no zero byte.
     pub(crate) fn load(&self, ptx: &str) -> Result<Result<Arc<CudaModule>, Refusal>, DeviceError> {
-        self.call("be of use", || {
-            Ok(self.0.context.load_module(Ptx::from_src(ptx)).map_err(refusal))
-        })
+        self.unless_refused(|| self.0.context.load_module(Ptx::from_src(ptx)))
+    }
+
+    /// What the driver's translator says of PTX that it has refused, if it says anything.
+    pub(crate) fn why_refused(&self, ptx: &str) -> Result<Option<String>, DeviceError> {
+        self.call("be of use", || context::why_refused(&self.0.context, ptx))
     }
 
     /// A function of a module.
     pub(crate) fn function(&self, module: &Arc<CudaModule>, name: &str) -> Result<Result<Function, Refusal>, DeviceError> {
         let tells = self.0.driver.tells_parameter_sizes();
-        let look_up = || {
+        self.unless_refused(|| {
             let function = module.load_function(name)?;
             let sizes = tells.then(|| context::parameter_sizes(&function)).transpose()?;
             Ok((function, sizes))
-        };
-        self.call("be of use", || Ok(look_up().map_err(refusal)))
+        })
     }
+
+    fn unless_refused<T>(&self, call: impl FnOnce() -> Result<T, DriverError>) -> Result<Result<T, Refusal>, DeviceError> {
+        self.call("load kernels", || match call() {
+            Ok(loaded) => Ok(Ok(loaded)),
+            Err(error) if is_refusal(error.0) => Ok(Err(refusal(error))),
+            Err(error) => Err(error),
+        })
+    }
+}
+
+/// Whether the code says something of what was to be loaded. Others say that something has failed before.
+const fn is_refusal(code: CUresult) -> bool {
+    use CUresult as Code;
+    matches!(
+        code,
+        Code::CUDA_ERROR_INVALID_VALUE
+            | Code::CUDA_ERROR_OUT_OF_MEMORY
+            | Code::CUDA_ERROR_INVALID_IMAGE
+            | Code::CUDA_ERROR_NO_BINARY_FOR_GPU
+            | Code::CUDA_ERROR_INVALID_PTX
+            | Code::CUDA_ERROR_JIT_COMPILER_NOT_FOUND
+            | Code::CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+            | Code::CUDA_ERROR_JIT_COMPILATION_DISABLED
+            | Code::CUDA_ERROR_INVALID_SOURCE
+            | Code::CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND
+            | Code::CUDA_ERROR_SHARED_OBJECT_INIT_FAILED
+            | Code::CUDA_ERROR_NOT_FOUND
+    )
 }
 
 pub(super) fn refusal(error: DriverError) -> Refusal {

@@ -4,6 +4,7 @@
 //! A file is written beside its place and renamed, so that processes may use a folder at once: each finds all of a file or none. What is torn, changed,
 //! or another key's is as if it were not there, and is replaced. The hash is no signature: whoever may write to the folder may put in what they like.
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -82,12 +83,13 @@ impl Place {
 
 /// The user's folder for what can be made again: `$XDG_CACHE_HOME/sardana/kernels`, or else `~/.cache/sardana/kernels`. None where neither is named.
 pub(super) fn usual_folder() -> Option<PathBuf> {
-    let named = |name: &str| {
-        let path = PathBuf::from(std::env::var_os(name)?);
-        // The specification has others ignored.
-        path.is_absolute().then_some(path)
-    };
-    let base = named("XDG_CACHE_HOME").or_else(|| Some(named("HOME")?.join(".cache")))?;
+    folder_of(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"))
+}
+
+/// The specification has paths ignored that are not whole.
+fn folder_of(cache: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
+    let whole = |name: Option<OsString>| name.map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = whole(cache).or_else(|| Some(whole(home)?.join(".cache")))?;
     Some(base.join("sardana").join("kernels"))
 }
 
@@ -118,6 +120,17 @@ mod tests {
         let mut expected = [first.path(), second.path()];
         expected.sort_unstable();
         assert_eq!(names, expected, "nothing else is left");
+    }
+
+    #[test]
+    fn the_usual_folder_is_where_users_have_what_can_be_made_again() {
+        let found = |cache: Option<&str>, home: Option<&str>| folder_of(cache.map(Into::into), home.map(Into::into));
+        let at = |path: &str| Some(PathBuf::from(path));
+        assert_eq!(found(Some("/cache"), Some("/user")), at("/cache/sardana/kernels"));
+        for none in [None, Some(""), Some("cache")] {
+            assert_eq!(found(none, Some("/user")), at("/user/.cache/sardana/kernels"));
+            assert_eq!(found(none, none), None);
+        }
     }
 
     #[test]

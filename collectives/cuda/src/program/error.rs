@@ -41,7 +41,8 @@ pub enum ProgramError {
     },
     /// The driver does not make code of the PTX. The device is of use as before.
     #[error(
-        "expected the driver to load the kernels of `{program}`, found {name} ({code}); compile them by an NVRTC that is no newer than the driver, for a GPU like this one"
+        "expected the driver to load the kernels of `{program}`, found {name} ({code}){}; compile them by an NVRTC that is no newer than the driver, for a GPU like this one",
+        .log.as_ref().map_or_else(String::new, |log| format!(", which says `{log}`"))
     )]
     Refused {
         /// The program's name.
@@ -50,6 +51,8 @@ pub enum ProgramError {
         code: u32,
         /// CUDA's name for it.
         name: String,
+        /// What the driver's translator of PTX says, if it was that.
+        log: Option<String>,
     },
     /// The program has no kernel of this name.
     #[error("expected one of the kernels of `{program}`: {}, found `{asked}`; name one of them, and declare it `extern \"C\" __global__`", listed(.kernels))]
@@ -191,6 +194,7 @@ mod tests {
                 program: text(),
                 code: 222,
                 name: text(),
+                log: Some(text()),
             },
             ProgramError::Unknown {
                 program: text(),

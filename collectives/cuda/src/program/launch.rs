@@ -103,6 +103,7 @@ impl LoadedKernel {
             program: loaded.name.clone(),
             code,
             name: words,
+            log: None,
         })?;
         let expected: Vec<usize> = entry.parameters.iter().map(|takes| takes.bytes()).collect();
         if sizes.as_ref().is_some_and(|found| *found != expected) {

@@ -138,11 +138,17 @@ impl Program {
             || format!("a kernel in `{name}`, declared `__global__`"),
             || "none".into(),
         )?;
-        let module = device.load(ptx)?.map_err(|(code, words)| ProgramError::Refused {
-            program: name.to_owned(),
-            code,
-            name: words,
-        })?;
+        let module = match device.load(ptx)? {
+            Ok(module) => module,
+            Err((code, words)) => {
+                return Err(ProgramError::Refused {
+                    program: name.to_owned(),
+                    code,
+                    name: words,
+                    log: device.why_refused(ptx)?,
+                });
+            }
+        };
         Ok(Self(Arc::new(Loaded {
             device: device.clone(),
             name: name.to_owned(),

@@ -1,5 +1,7 @@
 //! A GPU's context and what is known of it. Must not know what is computed there.
 
+use std::ffi::{CStr, CString};
+use std::ptr;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaFunction, DriverError, result, sys};
@@ -17,6 +19,39 @@ pub(crate) fn without_events(context: &CudaContext) {
     // SAFETY: what uses memory on another stream than its own waits for an event first, and memory is freed in the order of its own stream, which
     // waits for the others' uses: `staged` says so for each, and the twin driver finds where it is not so.
     unsafe { context.disable_event_tracking() };
+}
+
+/// Bytes of what the driver's translator of PTX is let say.
+const LOG_BYTES: usize = 16 << 10;
+
+/// What the driver's translator says of PTX that it does not take. None where it takes it, or says nothing.
+pub(crate) fn why_refused(context: &CudaContext, ptx: &str) -> Result<Option<String>, DriverError> {
+    context.bind_to_thread()?;
+    let Ok(ptx) = CString::new(ptx) else { return Ok(None) };
+    let mut log = vec![0_u8; LOG_BYTES];
+    let mut options = [
+        sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
+        sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+    ];
+    let mut values = [log.as_mut_ptr().cast(), ptr::without_provenance_mut(LOG_BYTES)];
+    let mut module = ptr::null_mut();
+    // SAFETY: the text ends with a zero, each option has its value, and the log is as long as is said.
+    let answer = unsafe {
+        sys::cuModuleLoadDataEx(
+            &raw mut module,
+            ptx.as_ptr().cast(),
+            2,
+            options.as_mut_ptr(),
+            values.as_mut_ptr(),
+        )
+    };
+    if answer.result().is_ok() {
+        // SAFETY: it was just loaded, and nothing runs of it.
+        unsafe { result::module::unload(module)? };
+        return Ok(None);
+    }
+    let text = CStr::from_bytes_until_nul(&log).map(|text| text.to_string_lossy().trim().to_owned());
+    Ok(text.ok().filter(|text| !text.is_empty()))
 }
 
 /// Bytes of each of a kernel's parameters, as the driver has them from its code. The driver must have the function.

@@ -193,7 +193,7 @@ fn what_is_no_ptx_is_refused_and_the_device_is_of_use() {
         ),
         (
             &PTX.replace(".version", ".revision"),
-            "expected the driver to load the kernels of `swish`, found CUDA_ERROR_INVALID_IMAGE",
+            "no words (200), which says `application ptx input, line 1; fatal: no .version`; compile them by",
         ),
         (&long, "expected PTX of at most 67108864 bytes, found 67108865"),
     ] {
@@ -281,5 +281,23 @@ fn a_device_that_is_gone_is_told_as_by_any_other_call() {
     assert!(
         matches!(error, ProgramError::Device(DeviceError::Failed { code: 700, .. })),
         "{error}"
+    );
+}
+
+#[test]
+fn a_device_that_is_gone_as_kernels_are_loaded_has_failed_and_not_refused_them() {
+    let Some(driver) = driver() else { return };
+    let session = driver.begin(8);
+    let device = device();
+    session.plant(Planted::DeviceGone, 0);
+    let error = Program::from_ptx(&device, "swish", PTX).unwrap_err();
+    assert!(
+        matches!(error, ProgramError::Device(DeviceError::Failed { code: 700, .. })),
+        "{error}"
+    );
+    assert_eq!(
+        ProgramError::from(device.synchronize().unwrap_err()),
+        error,
+        "each later call says it again"
     );
 }
