@@ -147,7 +147,7 @@ pub struct Fingerprint {
     pub settings: StateHash,
     /// Architecture and the vector extensions that numeric libraries choose their kernels by.
     pub processor: String,
-    /// Where gradients are computed: `cpu`, or what an accelerator and its driver are, for people.
+    /// Where gradients are computed: `cpu`, or what an accelerator and its driver are, for people, in items with `, ` between them.
     pub device: String,
     /// Versions of the libraries that do arithmetic.
     pub libraries: String,

@@ -71,8 +71,9 @@ pub trait Trainable {
         String::new()
     }
 
-    /// What gradients are computed on, for people: `cpu`, or what a GPU, its driver and its kernels are. Workers on different devices train
-    /// together as long as their first update gives the same bits. Always the same.
+    /// What gradients are computed on, for people: `cpu`, or what a GPU, its driver and its kernels are, in items with `, ` between them. Workers
+    /// on different devices train together as long as their first update gives the same bits; one that is refused is told the items that differ. The
+    /// probe takes one more gradient on what is not `cpu`. Always the same.
     fn device(&self) -> String {
         "cpu".to_owned()
     }
