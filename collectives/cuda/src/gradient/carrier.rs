@@ -142,7 +142,15 @@ struct Carrying {
     /// Where sums are added to: as long as the longest part so far.
     sum: Option<DeviceTensor<u8>>,
     free: Vec<Pinned<u8>>,
-    under_way: VecDeque<(Pinned<u8>, Landing)>,
+    under_way: VecDeque<UnderWay>,
+}
+
+/// A copy to the host.
+struct UnderWay {
+    slot: Pinned<u8>,
+    landing: Landing,
+    /// What it is made of stays as long: nobody else need have it any more.
+    _from: Vec<Part>,
 }
 
 /// What a copy to the host is for.
@@ -181,7 +189,7 @@ impl Carrying {
         match order {
             Order::Bring { from, lowering } => {
                 let slot = self.enqueue(&from, &lowering.range());
-                self.begun(slot, Landing::Lowering(lowering));
+                self.begun(slot, Landing::Lowering(lowering), vec![from]);
             }
             Order::Pass { terms, passing } => {
                 let slot = match passing.dtype() {
@@ -189,14 +197,18 @@ impl Carrying {
                     Dtype::F64 => self.enqueue_sum::<f64>(&terms, &passing),
                     Dtype::U64 => return drop(passing),
                 };
-                self.begun(slot, Landing::Passing(passing));
+                self.begun(slot, Landing::Passing(passing), terms);
             }
         }
     }
 
-    fn begun(&mut self, slot: Result<Pinned<u8>, DeviceError>, landing: Landing) {
+    fn begun(&mut self, slot: Result<Pinned<u8>, DeviceError>, landing: Landing, from: Vec<Part>) {
         match slot {
-            Ok(slot) => self.under_way.push_back((slot, landing)),
+            Ok(slot) => self.under_way.push_back(UnderWay {
+                slot,
+                landing,
+                _from: from,
+            }),
             Err(error) => landing.fail(error),
         }
     }
@@ -244,7 +256,7 @@ impl Carrying {
 
     /// Waits for the oldest copy.
     fn land(&mut self) {
-        let Some((slot, landing)) = self.under_way.pop_front() else {
+        let Some(UnderWay { slot, landing, _from }) = self.under_way.pop_front() else {
             return;
         };
         match slot.read() {

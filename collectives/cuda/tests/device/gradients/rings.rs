@@ -14,11 +14,11 @@ use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{Plan, Visit};
 use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, Step};
-use sardana_twins::{Count, Planted};
-use tokio::sync::mpsc::unbounded_channel;
+use sardana_twins::{Count, Planted, Session};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::super::twin::{driver, ends_well};
-use super::shards::{Case, From, block_on};
+use super::shards::{Case, From, block_on, poll};
 
 /// Ranks of so many shards each, whose gradients are of these tensors.
 #[derive(Clone, Debug)]
@@ -29,6 +29,12 @@ struct Ranks {
     room: u64,
     /// The first rank adds its shards into one buffer.
     joined: bool,
+    /// The one rank that has a device; each if there is none.
+    with_devices: Option<usize>,
+    /// Each first gives a ring up in the middle, when it was looked at so often.
+    given_up_after: Option<usize>,
+    /// And drops its gradients with it.
+    drops: bool,
     seed: u64,
 }
 
@@ -85,16 +91,9 @@ impl Ranks {
     fn run(&self) -> Vec<End> {
         let (layout, visits) = (Arc::new(self.layout()), self.visits());
         let plan = Plan::new(Order::Exact, visits.len() as u32, &visits);
-        let mut all: Vec<RingLinks> = visits.iter().map(|_| RingLinks::default()).collect();
-        for hop in plan.hops() {
-            let (sender, receiver) = links::in_process();
-            all[hop.from.index()].first.outgoing.insert(hop.id, sender);
-            all[hop.to.index()].first.incoming.insert(hop.id, receiver);
-            let (sender, receiver) = links::in_process();
-            all[hop.from.index()].steady.outgoing.insert(hop.id, sender);
-            all[hop.to.index()].steady.incoming.insert(hop.id, receiver);
-        }
-        let ranks = all.into_iter().zip(&visits).map(|(links, visit)| {
+        let links = [(); 2].map(|()| made(&plan));
+        let [given_up, links] = links.map(Vec::into_iter);
+        let ranks = given_up.zip(links).zip(&visits).map(|((given_up, links), visit)| {
             let part = plan.part(visit.rank).unwrap().clone();
             let config = RingConfig {
                 generation: Generation::new(Incarnation::new(1), 1),
@@ -109,7 +108,7 @@ impl Ranks {
                 layout: Arc::clone(&layout),
                 probe: None,
             };
-            (config, links, visit.shards)
+            (config, [given_up, links], visit.shards)
         });
         let ranks: Vec<_> = ranks.collect();
         thread::scope(|scope| {
@@ -119,40 +118,79 @@ impl Ranks {
         })
     }
 
-    fn rank(&self, config: RingConfig, links: RingLinks, shards: ShardRange) -> End {
+    fn rank(&self, config: RingConfig, [given_up, links]: [RingLinks; 2], shards: ShardRange) -> End {
         let layout = Arc::clone(&config.layout);
-        let device = Device::open(0).unwrap();
-        device.keep_gradients_within(self.room.saturating_mul(layout.bytes() as u64).min(u64::MAX - 1));
-        let (inputs, inbox) = unbounded_channel();
-        let into = GradientBuffer::zeros(&layout);
-        inputs.send(RingInput::Begin { step: Step::ZERO, into }).unwrap();
-        let mut buffers = Vec::new();
+        let has_device = self.with_devices.is_none_or(|rank| rank == config.rank.index());
+        let device = has_device.then(|| Device::open(0).unwrap());
+        if let Some(device) = &device {
+            device.keep_gradients_within(self.room.saturating_mul(layout.bytes() as u64).min(u64::MAX - 1));
+        }
+        let mut pieces = Vec::new();
         for piece in self.pieces(shards) {
             let mut buffer = GradientBuffer::zeros(&layout);
             let case = self.case(piece.start(), piece.len());
-            if case.write(&mut buffer, &layout, Some(&device)).is_err() {
+            if case.write(&mut buffer, &layout, device.as_ref()).is_err() {
                 // Its end of the links is gone with it.
                 return ring_that_ends(&config);
             }
-            let gradient = buffer.complete();
-            let (step, shards) = (Step::ZERO, piece);
-            inputs.send(RingInput::Piece { step, shards, gradient }).unwrap();
-            buffers.push(buffer);
+            pieces.push((piece, buffer));
         }
-        inputs.send(RingInput::CloseWith(Trailer::Stop)).unwrap();
+        if let Some(polls) = self.given_up_after {
+            let inbox = told(&mut pieces, &layout);
+            poll(ring::run(config.clone(), given_up, inbox, |_| ()), polls);
+            if self.drops {
+                return ring_that_ends(&config);
+            }
+        }
+        let inbox = told(&mut pieces, &layout);
         let mut sum = None;
         let end = block_on(ring::run(config, links, inbox, |done| sum = Some(done.sum)));
         let end = end.map(|()| sum.unwrap());
-        for buffer in &mut buffers {
+        for (_, buffer) in &mut pieces {
             buffer.clear();
         }
         let sum = end?;
+        let Some(device) = device else {
+            return Ok((sum, Traffic::default()));
+        };
         let passed = device.traffic();
         raised(&device, &sum, &layout);
         let traffic = device.traffic();
         assert_eq!(traffic.up - passed.up, layout.tensors_end() as u64);
         Ok((sum, traffic))
     }
+}
+
+/// A link for each hop.
+fn made(plan: &Plan) -> Vec<RingLinks> {
+    let mut all: Vec<RingLinks> = plan.parts().iter().map(|_| RingLinks::default()).collect();
+    for hop in plan.hops() {
+        let [first, steady] = [(); 2].map(|()| links::in_process());
+        let from = &mut all[hop.from.index()];
+        from.first.outgoing.insert(hop.id, first.0);
+        from.steady.outgoing.insert(hop.id, steady.0);
+        let to = &mut all[hop.to.index()];
+        to.first.incoming.insert(hop.id, first.1);
+        to.steady.incoming.insert(hop.id, steady.1);
+    }
+    all
+}
+
+/// What a ring is told that sums one step of these gradients.
+fn told(pieces: &mut [(ShardRange, GradientBuffer)], layout: &Layout) -> UnboundedReceiver<RingInput> {
+    let (inputs, inbox) = unbounded_channel();
+    let into = GradientBuffer::zeros(layout);
+    inputs.send(RingInput::Begin { step: Step::ZERO, into }).unwrap();
+    for (shards, buffer) in pieces {
+        let input = RingInput::Piece {
+            step: Step::ZERO,
+            shards: *shards,
+            gradient: buffer.complete(),
+        };
+        inputs.send(input).unwrap();
+    }
+    inputs.send(RingInput::CloseWith(Trailer::Stop)).unwrap();
+    inbox
 }
 
 fn ring_that_ends(config: &RingConfig) -> End {
@@ -184,6 +222,9 @@ fn small(seed: u64) -> Ranks {
         shards: vec![2, 3, 1],
         room: u64::MAX,
         joined: seed.is_multiple_of(2),
+        with_devices: None,
+        given_up_after: None,
+        drops: false,
         seed,
     }
 }
@@ -243,6 +284,62 @@ fn no_gradient_comes_down_where_the_sum_passes() {
     let down: Vec<u64> = spilled.iter().map(|traffic| traffic.down).collect();
     assert_eq!(down, [gradient, gradient + 2 * tensors, gradient + tensors]);
     ends_well(&session);
+}
+
+#[test]
+fn a_ring_that_is_given_up_leaves_gradients_for_the_next_or_lets_go_of_them() {
+    let Some(driver) = driver() else { return };
+    for seed in 0..40 {
+        let session = driver.begin(seed);
+        let ranks = Ranks {
+            given_up_after: Some(seed as usize % 10 * 3),
+            ..small(seed)
+        };
+        check(&ranks);
+        let ends = Ranks { drops: true, ..ranks }.run();
+        assert!(ends.iter().all(Result::is_err));
+        ends_well(&session);
+    }
+}
+
+/// Whether a fault shows where one rank has a device, so that calls come in one order.
+fn is_found(session: &Session<'_>, rank: usize) -> bool {
+    let ranks = Ranks {
+        with_devices: Some(rank),
+        joined: false,
+        ..small(1)
+    };
+    let expected = ranks.expected();
+    let ends = thread::spawn(move || ranks.run()).join();
+    let is_right = |end: &End| matches!(end, Ok((sum, _)) if sum.bytes() == expected);
+    !ends.is_ok_and(|ends| ends.iter().all(is_right)) || session.fault().is_some()
+}
+
+#[test]
+fn faults_of_streams_and_copies_are_found_where_a_sum_passes() {
+    let Some(driver) = driver() else { return };
+    for (what, count) in [
+        (Planted::ForgetStreamWait, Count::StreamWaits),
+        (Planted::ForgetHostWait, Count::HostWaits),
+        (Planted::LaunchElsewhere, Count::Launches),
+        (Planted::CopyElsewhere, Count::Copies),
+    ] {
+        for rank in 0..2 {
+            let session = driver.begin(1);
+            assert!(!is_found(&session, rank), "nothing is found where nothing is planted");
+            let calls = session.count(count);
+            drop(session);
+            let finds = |&call: &u64| {
+                (0..30).any(|seed| {
+                    let session = driver.begin(seed);
+                    session.plant(what, call);
+                    is_found(&session, rank)
+                })
+            };
+            let found: Vec<u64> = (0..calls).filter(finds).collect();
+            println!("{what:?} {rank} {found:?} of {calls}");
+        }
+    }
 }
 
 #[test]

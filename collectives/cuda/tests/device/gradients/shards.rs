@@ -179,6 +179,18 @@ impl Wake for Unpark {
     }
 }
 
+/// Looks at it so often, unless it is ready before, and drops it then.
+pub(crate) fn poll(future: impl Future, most: usize) {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    for _ in 0..most {
+        if future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+            return;
+        }
+        thread::yield_now();
+    }
+}
+
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
