@@ -165,6 +165,17 @@ impl GradientBuffer {
         self.memory.elsewhere().forget();
     }
 
+    pub(super) fn memory_elsewhere(&self) -> Option<Arc<dyn Resident>> {
+        self.memory.elsewhere().resident().cloned()
+    }
+
+    /// All tensors, which are written here, lie in `resident` as well.
+    pub(super) fn keep_as_well(&self, layout: &Layout, resident: &Arc<dyn Resident>) {
+        let mut elsewhere = self.memory.elsewhere();
+        let tensors = (0..layout.tensors().len()).filter_map(|tensor| layout.tensor_bytes(tensor));
+        tensors.for_each(|tensor| elsewhere.keep_as_well(tensor, resident));
+    }
+
     pub(super) fn writing(&mut self) -> Writing<'_> {
         self.memory.writing()
     }

@@ -1,6 +1,8 @@
 //! Room for a sum that fills up chunk by chunk, while what is there already is read. Knows not where the chunks come from.
 
-use super::{GradientBuffer, GradientView};
+use std::sync::Arc;
+
+use super::{GradientBuffer, GradientView, Resident};
 use crate::layout::Layout;
 
 /// A buffer that is being filled.
@@ -28,6 +30,17 @@ impl<'a> Filling<'a> {
     /// When it is filled already.
     pub(crate) fn fill(&mut self, index: u32, fill: impl FnOnce(&mut [u8])) {
         self.buffer.writing().write(self.layout.chunk(index), fill);
+    }
+
+    /// Memory elsewhere in which the sum may stay as well, like that in which these gradients lie: the buffer's own, or another. None if there is no room.
+    pub(crate) fn room_beside(&self, gradients: &Arc<dyn Resident>) -> Option<Arc<dyn Resident>> {
+        let own = self.buffer.memory_elsewhere();
+        own.filter(|own| gradients.adds_with(&**own)).or_else(|| gradients.another())
+    }
+
+    /// Says that all tensors that are filled lie in `resident` as well.
+    pub(crate) fn stays(&mut self, resident: &Arc<dyn Resident>) {
+        self.buffer.keep_as_well(self.layout, resident);
     }
 
     /// The buffer, filled.

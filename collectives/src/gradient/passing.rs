@@ -1,11 +1,12 @@
 //! A part of a running sum on its way through memory elsewhere, where gradients lie that are added to it. Knows not where that is.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use sardana_protocol::state::Dtype;
 use tokio::sync::oneshot;
 
-use super::ResidentError;
+use super::{Resident, ResidentError};
 
 /// A part of a running sum, or room for one that begins: at most [`LOWERED_BYTES`](crate::limits::LOWERED_BYTES) of the tensors, all of whose elements are of one
 /// type, and zeros between them. One that is dropped unfinished fails.
@@ -15,6 +16,7 @@ pub struct Passing {
     dtype: Dtype,
     begins: bool,
     bytes: Vec<u8>,
+    stays: Option<Arc<dyn Resident>>,
     done: oneshot::Sender<Result<Vec<u8>, ResidentError>>,
 }
 
@@ -26,7 +28,13 @@ impl Passing {
     ///
     /// # Panics
     /// When there are fewer.
-    pub(crate) fn new(range: Range<usize>, dtype: Dtype, begins: bool, bytes: Vec<u8>) -> (Self, Passed) {
+    pub(crate) fn new(
+        range: Range<usize>,
+        dtype: Dtype,
+        begins: bool,
+        bytes: Vec<u8>,
+        stays: Option<Arc<dyn Resident>>,
+    ) -> (Self, Passed) {
         assert!(range.len() <= bytes.len(), "what passes is here");
         let (done, passed) = oneshot::channel();
         let passing = Self {
@@ -34,6 +42,7 @@ impl Passing {
             dtype,
             begins,
             bytes,
+            stays,
             done,
         };
         (passing, passed)
@@ -55,6 +64,12 @@ impl Passing {
     #[must_use]
     pub fn running(&self) -> Option<&[u8]> {
         (!self.begins).then(|| &self.bytes[..self.range.len()])
+    }
+
+    /// In what the sum is to stay as well, if it is finished here: memory that [`Resident::another`] gave. It is told once.
+    #[must_use]
+    pub const fn stays(&mut self) -> Option<Arc<dyn Resident>> {
+        self.stays.take()
     }
 
     /// Lets `write` write the sum.

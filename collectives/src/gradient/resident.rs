@@ -23,8 +23,11 @@ pub trait Resident: Any + fmt::Debug + Send + Sync {
     /// Whether [`Self::pass`] takes what the other one holds.
     fn adds_with(&self, other: &dyn Resident) -> bool;
 
+    /// Memory like this one, for a finished sum that stays where these lie. None if there is no room.
+    fn another(&self) -> Option<Arc<dyn Resident>>;
+
     /// Adds to a part of a running sum what these hold there, this one first and the others in their order, where they lie. Returns at once, and finishes the
-    /// part, or fails it, once that is known. Nothing is changed in these.
+    /// part, or fails it, once that is known. Nothing is changed in these; where the part [stays](Passing::stays) it is written as well.
     fn pass(self: Arc<Self>, others: &[Arc<dyn Resident>], passing: Passing);
 
     /// Adds 0.0 to the elements `range`, in bytes: -0.0 becomes 0.0, and a NaN the one.
@@ -87,6 +90,12 @@ impl Elsewhere {
         self.left_there += usize::from(!tensor.is_empty());
         self.kept.insert(tensor.clone());
         self.waiting.insert(tensor);
+    }
+
+    /// This tensor, which is written here, lies in `resident` as well.
+    pub(super) fn keep_as_well(&mut self, tensor: Range<usize>, resident: &Arc<dyn Resident>) {
+        self.resident = Some(Arc::clone(resident));
+        self.kept.insert(tensor);
     }
 
     /// A tensor is written here. Whether it is the first.

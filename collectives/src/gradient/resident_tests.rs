@@ -58,6 +58,10 @@ impl Resident for Plain {
         false
     }
 
+    fn another(&self) -> Option<Arc<dyn Resident>> {
+        None
+    }
+
     fn pass(self: Arc<Self>, _: &[Arc<dyn Resident>], passing: Passing) {
         drop(passing);
     }
@@ -80,6 +84,10 @@ impl Resident for AtOnce {
 
     fn adds_with(&self, _: &dyn Resident) -> bool {
         false
+    }
+
+    fn another(&self) -> Option<Arc<dyn Resident>> {
+        None
     }
 
     fn pass(self: Arc<Self>, _: &[Arc<dyn Resident>], passing: Passing) {

@@ -9,6 +9,8 @@
 //! the gradients have it, and written where the next link takes it from. Memory beyond the buffers is what the links hold. Where a visit's gradients lie in
 //! memory elsewhere the sum goes [`through`](super::through) that.
 
+use std::sync::Arc;
+
 use futures_util::future::try_join_all;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{OrderedPart, VisitPart};
@@ -17,7 +19,7 @@ use super::inbox::{Contribution, Inbox, Piece, own};
 use super::passage::{Chunk, Closing, Incoming, Outgoing, Passage, terms};
 use super::through::Through;
 use super::{CompletedSum, PlanLinks, RingError};
-use crate::gradient::{Filling, GradientView, Sum};
+use crate::gradient::{Filling, GradientView, Resident, Sum};
 use crate::links::frame::PlanSlot;
 use crate::links::{LinkSender, Payload};
 use crate::runs::Runs;
@@ -161,6 +163,22 @@ pub(super) enum Goes<'a, 'b> {
 }
 
 impl Goes<'_, '_> {
+    /// Where the sum stays beside these gradients, if it is finished.
+    pub(super) fn room_beside(&self, gradients: &Arc<dyn Resident>) -> Option<Arc<dyn Resident>> {
+        match self {
+            Self::On(_) => None,
+            Self::Here(filling) => filling.room_beside(gradients),
+        }
+    }
+
+    /// Says that it has stayed there.
+    pub(super) fn stays(&mut self, resident: &Arc<dyn Resident>) {
+        match self {
+            Self::On(_) => {}
+            Self::Here(filling) => filling.stays(resident),
+        }
+    }
+
     /// Adds the terms of a chunk where it goes.
     pub(super) async fn put(&mut self, passage: Passage<'_>, index: u32, terms: &mut [impl Runs]) -> Result<(), RingError> {
         match self {

@@ -28,6 +28,8 @@ use crate::runs::Runs;
 pub(super) struct Through {
     dtype: Dtype,
     residents: Vec<Arc<dyn Resident>>,
+    /// Where the sum stays, if all that is left to add to it lies there.
+    stays: Option<Arc<dyn Resident>>,
 }
 
 /// A part that was sent through, and its chunks.
@@ -51,23 +53,34 @@ impl Through {
             }
             residents.push(resident);
         }
-        (!residents.is_empty()).then_some(Self { dtype, residents })
+        (!residents.is_empty()).then_some(Self {
+            dtype,
+            residents,
+            stays: None,
+        })
     }
 
     /// Makes the visit.
     pub(super) async fn visit(
-        &self,
+        mut self,
         passage: Passage<'_>,
         from: Option<&mut Incoming>,
         own: &[Piece],
-        goes: Goes<'_, '_>,
+        mut goes: Goes<'_, '_>,
     ) -> Result<(), RingError> {
         let (there, here) = own.split_at(self.residents.len());
+        if here.is_empty() {
+            self.stays = self.residents.first().and_then(|first| goes.room_beside(first));
+        }
         let room = Room::default();
         let (under_way, coming) = channel(PASSING_AT_ONCE);
         let sending = self.send_all(passage, from, there, &room, under_way);
-        let going = go_on(passage, coming, here, &room, goes);
-        tokio::try_join!(sending, going).map(drop)
+        let going = go_on(passage, coming, here, &room, &mut goes);
+        tokio::try_join!(sending, going)?;
+        if let Some(stays) = &self.stays {
+            goes.stays(stays);
+        }
+        Ok(())
     }
 
     /// Sends each part through, as it comes.
@@ -93,7 +106,7 @@ impl Through {
             let tensors = range.start..range.end.min(layout.tensors_end().max(range.start));
             add_tail(layout, tensors.end..range.end, begins, &mut bytes[tensors.len()..], there).await;
             let is_none = tensors.is_empty();
-            let (passing, passed) = Passing::new(tensors, self.dtype, begins, bytes);
+            let (passing, passed) = Passing::new(tensors, self.dtype, begins, bytes, self.stays.clone());
             match self.residents.split_first() {
                 Some((first, others)) if !is_none => Arc::clone(first).pass(others, passing),
                 Some(_) | None => passing.finish(|_| ()),
@@ -113,7 +126,7 @@ async fn go_on(
     mut coming: Receiver<UnderWay>,
     here: &[Piece],
     room: &Room,
-    mut goes: Goes<'_, '_>,
+    goes: &mut Goes<'_, '_>,
 ) -> Result<(), RingError> {
     let gone = || ResidentError::new("what was to add to it is gone");
     while let Some((chunks, passed)) = coming.recv().await {

@@ -88,6 +88,11 @@ impl Memory {
         writer.finish().unwrap();
     }
 
+    /// All bytes there.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.bytes.lock().unwrap().clone()
+    }
+
     /// Later, and not in the order in which it was asked for.
     async fn late(&self, at: usize) {
         for _ in 0..at / 7 % 5 {
@@ -111,7 +116,11 @@ impl Resident for Memory {
         other.is::<Self>()
     }
 
-    fn pass(self: Arc<Self>, others: &[Arc<dyn Resident>], passing: Passing) {
+    fn another(&self) -> Option<Arc<dyn Resident>> {
+        Some(self.far.memory(&self.layout))
+    }
+
+    fn pass(self: Arc<Self>, others: &[Arc<dyn Resident>], mut passing: Passing) {
         let others = others.iter().map(|other| {
             let other: Arc<dyn std::any::Any + Send + Sync> = Arc::clone(other) as _;
             other.downcast::<Self>().unwrap()
@@ -134,7 +143,14 @@ impl Resident for Memory {
                 .collect();
             let running = passing.running().map(<[u8]>::to_vec);
             let mut terms: Vec<&[u8]> = running.iter().chain(&own).map(Vec::as_slice).collect();
-            passing.finish(|sum| reduce::sum_into(&self.layout, range, sum, &mut terms));
+            let stays = passing.stays();
+            passing.finish(|sum| {
+                reduce::sum_into(&self.layout, range.clone(), sum, &mut terms);
+                if let Some(stays) = stays {
+                    let stays: Arc<dyn std::any::Any + Send + Sync> = stays;
+                    stays.downcast::<Self>().unwrap().bytes.lock().unwrap()[range].copy_from_slice(sum);
+                }
+            });
         });
     }
 

@@ -42,9 +42,11 @@ impl Buffers {
         taken.unwrap_or_else(|| GradientBuffer::zeros(&self.layout))
     }
 
-    /// A buffer for a sum, with anything in it. What has memory on a device is left to gradients: a sum does not use that.
+    /// A buffer for a sum, with anything in it. What has memory on a device is left to gradients, unless there is more of it than they need: a sum may
+    /// stay there, too.
     pub(super) fn for_sum(&mut self) -> GradientBuffer {
-        let place = self.free.iter().rposition(|buffer| !buffer.has_memory_elsewhere());
+        let is_left = self.free.len() > self.pieces;
+        let place = self.free.iter().rposition(|buffer| is_left || !buffer.has_memory_elsewhere());
         let taken = place.map(|place| self.free.swap_remove(place));
         taken.unwrap_or_else(|| GradientBuffer::zeros(&self.layout))
     }

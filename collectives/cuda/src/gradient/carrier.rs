@@ -46,14 +46,16 @@ pub(super) enum Order {
         terms: Vec<Part>,
         /// The sum.
         passing: Passing,
+        /// Where it stays as well, if it does.
+        stays: Option<Part>,
     },
 }
 
-/// A gradient, and when the part of it that is carried is computed.
+/// A gradient that is computed, or memory that may be written, from a moment on.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) memory: Arc<Mutex<DeviceTensor<u8>>>,
-    pub(super) computed: Moment,
+    pub(super) ready: Moment,
 }
 
 impl Carrier {
@@ -149,8 +151,8 @@ struct Carrying {
 struct UnderWay {
     slot: Pinned<u8>,
     landing: Landing,
-    /// What it is made of stays as long: nobody else need have it any more.
-    _from: Vec<Part>,
+    /// What it is made of, and what is written besides, stay as long: nobody else need have them any more.
+    _with: Vec<Part>,
 }
 
 /// What a copy to the host is for.
@@ -191,23 +193,23 @@ impl Carrying {
                 let slot = self.enqueue(&from, &lowering.range());
                 self.begun(slot, Landing::Lowering(lowering), vec![from]);
             }
-            Order::Pass { terms, passing } => {
+            Order::Pass { terms, passing, stays } => {
                 let slot = match passing.dtype() {
-                    Dtype::F32 => self.enqueue_sum::<f32>(&terms, &passing),
-                    Dtype::F64 => self.enqueue_sum::<f64>(&terms, &passing),
+                    Dtype::F32 => self.enqueue_sum::<f32>(&terms, &passing, stays.as_ref()),
+                    Dtype::F64 => self.enqueue_sum::<f64>(&terms, &passing, stays.as_ref()),
                     Dtype::U64 => return drop(passing),
                 };
-                self.begun(slot, Landing::Passing(passing), terms);
+                self.begun(slot, Landing::Passing(passing), terms.into_iter().chain(stays).collect());
             }
         }
     }
 
-    fn begun(&mut self, slot: Result<Pinned<u8>, DeviceError>, landing: Landing, from: Vec<Part>) {
+    fn begun(&mut self, slot: Result<Pinned<u8>, DeviceError>, landing: Landing, with: Vec<Part>) {
         match slot {
             Ok(slot) => self.under_way.push_back(UnderWay {
                 slot,
                 landing,
-                _from: from,
+                _with: with,
             }),
             Err(error) => landing.fail(error),
         }
@@ -221,14 +223,19 @@ impl Carrying {
     }
 
     fn enqueue(&mut self, from: &Part, range: &Range<usize>) -> Result<Pinned<u8>, DeviceError> {
-        self.device.wait(Stream::Copies, &from.computed)?;
+        self.device.wait(Stream::Copies, &from.ready)?;
         let mut slot = self.slot()?;
         slot.copy_down(Stream::Copies, &from.memory(), range.start, 0..range.len())?;
         Ok(slot)
     }
 
     /// Up, to each gradient in their order, and down: all on the stream of copies, so that the next sum's part may use the same memory.
-    fn enqueue_sum<T: Float>(&mut self, terms: &[Part], passing: &Passing) -> Result<Pinned<u8>, DeviceError> {
+    fn enqueue_sum<T: Float>(
+        &mut self,
+        terms: &[Part],
+        passing: &Passing,
+        stays: Option<&Part>,
+    ) -> Result<Pinned<u8>, DeviceError> {
         let (range, mut slot) = (passing.range(), self.slot()?);
         let length = range.len();
         let sum = match self.sum.take().filter(|sum| sum.len() >= length) {
@@ -240,7 +247,7 @@ impl Carrying {
             slot.copy_up(Stream::Copies, 0..length, sum, 0)?;
         }
         for term in terms {
-            self.device.wait(Stream::Copies, &term.computed)?;
+            self.device.wait(Stream::Copies, &term.ready)?;
         }
         let held: Vec<_> = terms.iter().map(Part::memory).collect();
         let gradients: Vec<View<'_, T>> = held.iter().map(|memory| memory.part(range.clone()).elements()).collect();
@@ -250,13 +257,20 @@ impl Carrying {
             (None, Some((first, others))) => on.sum_into(&mut to, first, others)?,
             (Some(_), Some(_)) | (_, None) => on.add(&mut to, &gradients)?,
         }
+        if let Some(stays) = stays {
+            self.device.wait(Stream::Copies, &stays.ready)?;
+            let mut there = stays.memory();
+            let mut there = there.part_mut(range.clone()).elements::<T>();
+            on.sum_into::<T>(&mut there, &sum.part(0..length).elements(), &[])?;
+        }
+        // At the end: once this has landed nothing uses the gradients or what stays.
         slot.copy_down(Stream::Copies, sum, 0, 0..length)?;
         Ok(slot)
     }
 
     /// Waits for the oldest copy.
     fn land(&mut self) {
-        let Some(UnderWay { slot, landing, _from }) = self.under_way.pop_front() else {
+        let Some(UnderWay { slot, landing, _with }) = self.under_way.pop_front() else {
             return;
         };
         match slot.read() {

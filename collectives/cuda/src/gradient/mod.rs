@@ -11,11 +11,11 @@
 //! | | rank 0 | between | closer | alone |
 //! |---|---|---|---|---|
 //! | down | (1 + s) G | (1 + s) G | (1 + s) G | G |
-//! | up | G | 2 G | 2 G | 0 |
+//! | up | G | 2 G | G | 0 |
 //!
-//! Of these one G up each is the finished sum, for an update on the device, if the model asks for it there. Elsewhere, as in a star, each shard comes down, k G; and a
-//! worker that is alone has the sum where it added it, and G comes down for others that may ask for it. Auxiliary sums and the number of samples stay on the
-//! host.
+//! Of these one G up is the finished sum, for an update on the device, if the model asks for it there. The closer and a worker that is alone have it
+//! where they finish it, if there is room and nothing is spilled (else the closer's comes up, too), and G comes down for others. Elsewhere, as in a star, each shard comes
+//! down, k G. Auxiliary sums and the number of samples stay on the host.
 
 mod carrier;
 mod on_device;

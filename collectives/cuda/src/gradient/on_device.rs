@@ -109,12 +109,17 @@ impl OnDevice {
         last.map(|(_, (_, moment))| moment.clone())
     }
 
-    /// What the carrier needs of it, which is computed by then.
-    fn part(&self, computed: Moment) -> Part {
+    /// What the carrier needs of it, which is as it must be from this moment on.
+    fn part(&self, ready: Moment) -> Part {
         Part {
             memory: Arc::clone(&self.memory),
-            computed,
+            ready,
         }
+    }
+
+    /// What the carrier needs to write there, once all is done that was enqueued with it so far.
+    fn free(&self) -> Result<Part, DeviceError> {
+        Ok(self.part(self.device().record(Stream::Compute)?))
     }
 
     fn add_zeros_as<T: Float>(&self, range: &Range<usize>) -> Result<(), DeviceError> {
@@ -151,14 +156,24 @@ impl Resident for OnDevice {
             .is_some_and(|other| other.device() == self.device())
     }
 
-    fn pass(self: Arc<Self>, others: &[Arc<dyn Resident>], passing: Passing) {
+    fn another(&self) -> Option<Arc<dyn Resident>> {
+        let bytes = self.memory().len();
+        let memory = Self::new(&self.carrier, bytes).ok().flatten();
+        memory.map(|memory| memory as _)
+    }
+
+    fn pass(self: Arc<Self>, others: &[Arc<dyn Resident>], mut passing: Passing) {
         let range = passing.range();
         let part = |one: &Self| Some(one.part(one.computed_at(&range)?));
         let others = others.iter().map(|other| part(&*on_device(Arc::clone(other))?));
         let terms: Option<Vec<Part>> = [part(&self)].into_iter().chain(others).collect();
-        match terms {
-            Some(terms) => self.carrier.carry(Order::Pass { terms, passing }),
-            None => passing.fail(nothing_there()),
+        let Some(terms) = terms else {
+            return passing.fail(nothing_there());
+        };
+        let stays = passing.stays().and_then(on_device);
+        match stays.map(|stays| stays.free()).transpose() {
+            Ok(stays) => self.carrier.carry(Order::Pass { terms, passing, stays }),
+            Err(error) => passing.fail(ResidentError::new(error)),
         }
     }
 

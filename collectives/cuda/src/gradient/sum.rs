@@ -48,7 +48,7 @@ impl SumRoom {
         self.device.wait_for_other(Stream::Compute)
     }
 
-    /// Takes it over from where it lies on the device.
+    /// Takes it over from where it lies on the device: computed on the same stream, or finished by a ring, which has waited for it.
     fn take_over(&mut self, from: &OnDevice, layout: &Layout) -> Result<(), DeviceError> {
         let memory = from.memory();
         for (tensor, spec) in layout.tensors().iter().enumerate() {

@@ -39,7 +39,7 @@ struct Ranks {
 }
 
 /// A rank's end.
-type End = Result<(Sum, Traffic), RingError>;
+type End = Result<(Vec<u8>, Traffic), RingError>;
 
 impl Ranks {
     fn layout(&self) -> Layout {
@@ -151,13 +151,14 @@ impl Ranks {
         }
         let sum = end?;
         let Some(device) = device else {
-            return Ok((sum, Traffic::default()));
+            return Ok((sum.bytes().to_vec(), Traffic::default()));
         };
-        let passed = device.traffic();
         raised(&device, &sum, &layout);
         let traffic = device.traffic();
-        assert_eq!(traffic.up - passed.up, layout.tensors_end() as u64);
-        Ok((sum, traffic))
+        let mut room = sum.into_buffer();
+        let bytes = room.bytes().to_vec();
+        room.clear();
+        Ok((bytes, traffic))
     }
 }
 
@@ -233,7 +234,7 @@ fn check(ranks: &Ranks) -> Vec<Traffic> {
     let expected = ranks.expected();
     let ends = ranks.run().into_iter().map(|end| {
         let (sum, traffic) = end.unwrap();
-        assert!(sum.bytes() == expected, "{ranks:?}");
+        assert!(sum == expected, "{ranks:?}");
         traffic
     });
     ends.collect()
@@ -271,12 +272,12 @@ fn no_gradient_comes_down_where_the_sum_passes() {
         ..small(1)
     };
     let gradient = ranks.layout().tensors_end() as u64;
-    // The last copy up of each is of the finished sum.
+    // The last copy up of each is of the finished sum; the closer has it.
     let moved = |down, up| Traffic {
         down: down * gradient,
         up: up * gradient,
     };
-    assert_eq!(check(&ranks), [moved(1, 1), moved(1, 2), moved(1, 2)]);
+    assert_eq!(check(&ranks), [moved(1, 1), moved(1, 2), moved(1, 1)]);
     assert_eq!(session.count(Count::Down), 3 * gradient);
     // Spilled ones come down once, and are added on the host.
     let tensors = 4 * (270_000 + 40);
@@ -311,26 +312,27 @@ fn is_found(session: &Session<'_>, rank: usize) -> bool {
     };
     let expected = ranks.expected();
     let ends = thread::spawn(move || ranks.run()).join();
-    let is_right = |end: &End| matches!(end, Ok((sum, _)) if sum.bytes() == expected);
+    let is_right = |end: &End| matches!(end, Ok((sum, _)) if *sum == expected);
     !ends.is_ok_and(|ends| ends.iter().all(is_right)) || session.fault().is_some()
 }
 
 #[test]
 fn faults_of_streams_and_copies_are_found_where_a_sum_passes() {
     let Some(driver) = driver() else { return };
-    for (what, count) in [
-        (Planted::ForgetStreamWait, Count::StreamWaits),
-        (Planted::ForgetHostWait, Count::HostWaits),
-        (Planted::LaunchElsewhere, Count::Launches),
-        (Planted::CopyElsewhere, Count::Copies),
+    // Of several shards only the last is waited for: the stream of computing comes to it last.
+    for (what, count, covered) in [
+        (Planted::ForgetStreamWait, Count::StreamWaits, [1, 2, 0]),
+        (Planted::ForgetHostWait, Count::HostWaits, [0; 3]),
+        (Planted::LaunchElsewhere, Count::Launches, [0; 3]),
+        (Planted::CopyElsewhere, Count::Copies, [0; 3]),
     ] {
-        for rank in 0..2 {
+        for (rank, covered) in covered.into_iter().enumerate() {
             let session = driver.begin(1);
             assert!(!is_found(&session, rank), "nothing is found where nothing is planted");
             let calls = session.count(count);
             drop(session);
             let finds = |&call: &u64| {
-                (0..30).any(|seed| {
+                (0..10).any(|seed| {
                     let session = driver.begin(seed);
                     session.plant(what, call);
                     is_found(&session, rank)
@@ -338,6 +340,11 @@ fn faults_of_streams_and_copies_are_found_where_a_sum_passes() {
             };
             let found: Vec<u64> = (0..calls).filter(finds).collect();
             println!("{what:?} {rank} {found:?} of {calls}");
+            assert_eq!(
+                found.len() + covered,
+                calls as usize,
+                "{what:?} at rank {rank}: found at {found:?}"
+            );
         }
     }
 }
