@@ -4,9 +4,9 @@
 #![cfg(feature = "cuda")]
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use sardana_cuda::kernels::{self, Module};
@@ -15,6 +15,9 @@ use sardana_twins::{Compiler, DriverFiles, Planted, Source};
 /// What it says with these variables, and its exit code.
 fn check(environment: impl IntoIterator<Item = (OsString, OsString)>) -> (Option<i32>, String) {
     let mut check = Command::new(env!("CARGO_BIN_EXE_gpu_check"));
+    for variable in ["CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE"] {
+        check.env_remove(variable);
+    }
     let output = check.arg("--quick").envs(environment).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
     (output.status.code(), text)
@@ -106,4 +109,59 @@ fn a_device_that_fails_and_one_that_is_not_there_are_told_apart() {
     let (code, text) = check(files.environment().into_iter().chain([none]));
     assert_eq!((code, state(&text, "GPU")), (Some(3), "skipped"), "{text}");
     assert!(text.contains("expected a GPU, found none"), "{text}");
+}
+
+/// A library that says that it is cuBLAS 12.8.4.
+fn library(folder: &Path) -> Option<PathBuf> {
+    let source = "extern \"C\" int cublasGetProperty(int which, int* value) {\n\
+        \x20   const int parts[] = {12, 8, 4};\n    return *value = parts[which], 0;\n}\n";
+    let (text, library) = (folder.join("library.cc"), folder.join("libcublas.so"));
+    fs::write(&text, source).unwrap();
+    let compiler = std::env::var_os("CXX")
+        .filter(|name| !name.is_empty())
+        .unwrap_or("c++".into());
+    let mut make = Command::new(compiler);
+    make.args(["-shared", "-fPIC", "-Wl,-soname,libcublas.so", "-o"]);
+    let made = make.arg(&library).arg(&text).status().ok()?;
+    made.success().then_some(library)
+}
+
+#[test]
+fn a_gpu_is_described_with_what_decides_bits_on_it_and_with_nothing_that_is_not_there() {
+    let Some(compiler) = Compiler::find() else {
+        return println!("skipped: no C++ compiler is installed, or the variable CXX names none");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let files = compiler.driver_files(&[]).unwrap();
+    // There are no kernels, so that it ends right after it has said what the GPU is.
+    let described = |more: &[(&str, &OsStr)]| {
+        let more = more.iter().map(|&(name, value)| (name.into(), value.to_owned()));
+        let (code, text) = check(files.environment().into_iter().chain(more));
+        assert_eq!(code, Some(1), "{text}");
+        let first = text.lines().find(|line| line.starts_with("GPU ")).unwrap();
+        let items = first.split_once("cuda, ").unwrap().1;
+        items.split(", ").map(str::to_owned).collect::<Vec<_>>()
+    };
+    let bare = described(&[]);
+    let [name, multiprocessors, driver, kernels] = &bare[..] else {
+        panic!("expected four items, found {bare:?}");
+    };
+    assert_eq!([name, multiprocessors], ["Twin of a GPU (9.0)", "132 multiprocessors"]);
+    let digest: String = kernels::digest()[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(
+        driver.starts_with("driver 12.8") && *kernels == format!("kernels {digest}"),
+        "{bare:?}"
+    );
+
+    let variables = described(&[
+        ("CUBLAS_WORKSPACE_CONFIG", ":4096:8, x".as_ref()),
+        ("NVIDIA_TF32_OVERRIDE", "1".repeat(100).as_ref()),
+    ]);
+    let long = format!("NVIDIA_TF32_OVERRIDE={}", "1".repeat(32));
+    assert_eq!(variables[4..], ["CUBLAS_WORKSPACE_CONFIG=:4096:8x", &long]);
+
+    let Some(library) = library(folder.path()) else {
+        return println!("skipped: the compiler makes no library by the usual options");
+    };
+    assert_eq!(described(&[("LD_PRELOAD", library.as_os_str())])[4..], ["cuBLAS 12.8.4"]);
 }
