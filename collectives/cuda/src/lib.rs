@@ -29,6 +29,8 @@ pub mod gradient;
 #[cfg(feature = "cuda")]
 pub mod inventory;
 pub mod kernels;
+#[cfg(feature = "cuda")]
+mod libraries;
 #[cfg(feature = "nccl")]
 pub mod nccl;
 pub mod parameters;

@@ -4,8 +4,8 @@
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
 use super::{Device, DeviceError};
-use crate::inventory;
 use crate::kernels;
+use crate::libraries;
 
 /// What libraries choose their algorithms by.
 const VARIABLES: [&str; 2] = ["CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE"];
@@ -33,7 +33,7 @@ impl Device {
             ))
         })?;
         let kernels = blake3::Hash::from(kernels::digest()).to_hex();
-        let driver = match inventory::module_version() {
+        let driver = match libraries::module_version() {
             Some(module) => format!("driver {} ({module})", self.0.driver.version()),
             None => format!("driver {}", self.0.driver.version()),
         };
@@ -45,7 +45,7 @@ impl Device {
             format!("kernels {}", &kernels[..8]),
         ];
         items.extend(
-            inventory::loaded()
+            libraries::loaded()
                 .into_iter()
                 .map(|(name, version)| format!("{name} {version}")),
         );

@@ -1,0 +1,169 @@
+//! Libraries that programs may use on a GPU: which are there, which this process has loaded, and their versions. Must not know what they compute.
+
+use crate::raw::library::{self, OpenLibrary};
+use crate::raw::nvrtc;
+
+/// A library that programs may use on a GPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Library {
+    /// Its name, as in `cuBLAS`.
+    pub name: &'static str,
+    /// What was found of it: the name of its file, and its version if it tells.
+    pub found: Result<(String, Option<String>), String>,
+}
+
+/// A library, and how it is asked for its version.
+struct Known {
+    name: &'static str,
+    /// What is between `lib` and `.so` in the names of its files.
+    stem: &'static str,
+    open: fn() -> Result<OpenLibrary, String>,
+    version: fn(&OpenLibrary) -> Option<String>,
+}
+
+const LIBRARIES: [Known; 4] = [
+    Known {
+        name: "NVRTC",
+        stem: "nvrtc",
+        open: nvrtc::open,
+        version: |library| {
+            let (code, [major, minor]) = library.call_for_two_numbers("nvrtcVersion")?;
+            (code == 0).then(|| format!("{major}.{minor}"))
+        },
+    },
+    Known {
+        name: "cuBLAS",
+        stem: "cublas",
+        open: || library::open(cudarc::get_lib_name_candidates("cublas")),
+        version: |library| {
+            // 0, 1 and 2 stand for the major, the minor and the patch.
+            let part = |which| {
+                library
+                    .call_for_property("cublasGetProperty", which)
+                    .filter(|(code, _)| *code == 0)
+            };
+            let [(_, major), (_, minor), (_, patch)] = [part(0)?, part(1)?, part(2)?];
+            Some(format!("{major}.{minor}.{patch}"))
+        },
+    },
+    Known {
+        name: "cuDNN",
+        stem: "cudnn",
+        open: || library::open(cudarc::get_lib_name_candidates("cudnn")),
+        version: |library| library.call_for_size("cudnnGetVersion").map(cudnn_version),
+    },
+    Known {
+        name: "NCCL",
+        stem: "nccl",
+        open: || library::open(library::nccl_names()),
+        version: |library| {
+            let (code, version) = library.call_for_number("ncclGetVersion")?;
+            (code == 0).then(|| nccl_version(version))
+        },
+    },
+];
+
+impl Known {
+    fn open(&self) -> Library {
+        let found = (self.open)().map(|library| (library.name.clone(), (self.version)(&library)));
+        Library { name: self.name, found }
+    }
+
+    /// Whether a process has it, by the files that are mapped into its memory.
+    fn is_in(&self, maps: &str) -> bool {
+        let file = format!("/lib{}.so", self.stem);
+        maps.lines().any(|line| line.contains(&file))
+    }
+}
+
+/// The libraries beside the driver: NVRTC, cuBLAS, cuDNN and NCCL, each opened to ask for its version, which takes a second or so.
+#[must_use]
+pub fn libraries() -> [Library; 4] {
+    LIBRARIES.map(|known| known.open())
+}
+
+/// Those of them that this process has loaded already, with their versions. None where the system does not tell.
+pub(crate) fn loaded() -> Vec<(&'static str, String)> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let own = LIBRARIES.into_iter().filter(|known| known.is_in(&maps));
+    own.map(|known| {
+        let version = known.open().found.ok().and_then(|(_, version)| version);
+        (known.name, version.unwrap_or_else(|| "of an unknown version".to_owned()))
+    })
+    .collect()
+}
+
+/// The version of the driver's part in the kernel, which is that of the driver's files. None where there is none.
+pub(crate) fn module_version() -> Option<String> {
+    version_in(&std::fs::read_to_string("/proc/driver/nvidia/version").ok()?)
+}
+
+/// The first word of the first line that consists of numbers with dots between them.
+fn version_in(text: &str) -> Option<String> {
+    let is_version = |word: &&str| {
+        let mut parts = word.split('.');
+        parts.clone().count() > 1 && parts.all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let version = text.lines().next()?.split_whitespace().find(is_version)?;
+    Some(version.to_owned())
+}
+
+/// cuDNN counts 10,000 a major version since 9, and 1,000 before.
+fn cudnn_version(number: usize) -> String {
+    let major = if number >= 90_000 { 10_000 } else { 1_000 };
+    format!("{}.{}.{}", number / major, number % major / 100, number % 100)
+}
+
+/// NCCL counts 10,000 a major version since 2.9, and 1,000 before.
+fn nccl_version(number: i32) -> String {
+    let major = if number >= 10_000 { 10_000 } else { 1_000 };
+    format!("{}.{}.{}", number / major, number % major / 100, number % 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_as_each_library_counts_them() {
+        assert_eq!([91_002, 90_100, 8_907].map(cudnn_version), ["9.10.2", "9.1.0", "8.9.7"]);
+        assert_eq!([22_703, 20_900, 2_804].map(nccl_version), ["2.27.3", "2.9.0", "2.8.4"]);
+    }
+
+    #[test]
+    fn the_version_of_the_module_is_the_first_number_with_dots() {
+        let text =
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (x@y)\nGCC version: 12.1\n";
+        assert_eq!(version_in(text).as_deref(), Some("580.159.04"));
+        for none in ["", "NVRM version: none\nGCC version: 12.1", "NVRM 580. .5 x.1"] {
+            assert_eq!(version_in(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_library_that_a_process_has_is_known_by_its_file() {
+        let maps =
+            "7f00-7f01 r-xp 0 00:1 9  /usr/lib/libcublasLt.so.12\n7f02-7f03 r-xp 0 00:1 9  /opt/cuda/libcudnn.so.9.1\n";
+        let found: Vec<&str> = LIBRARIES
+            .iter()
+            .filter(|known| known.is_in(maps))
+            .map(|known| known.name)
+            .collect();
+        assert_eq!(found, ["cuDNN"]);
+    }
+
+    #[test]
+    fn each_library_is_found_or_it_is_said_why_not() {
+        let libraries = libraries();
+        assert_eq!(
+            libraries.each_ref().map(|library| library.name),
+            ["NVRTC", "cuBLAS", "cuDNN", "NCCL"]
+        );
+        for library in libraries {
+            match library.found {
+                Ok((file, _)) => assert!(file.contains(".so"), "{file}"),
+                Err(reason) => assert!(!reason.is_empty(), "{}", library.name),
+            }
+        }
+    }
+}
