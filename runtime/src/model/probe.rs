@@ -283,8 +283,7 @@ fn apply(model: &mut dyn Trainable, layout: &Layout, sum: &Sum) -> Result<(), Pr
 
 #[cfg(test)]
 mod tests {
-    use super::super::toys::{Fault, Line, line_spec};
-    use super::super::{GradientWriter, Mean};
+    use super::super::toys::{Fault, Line, OnDevice, line_spec};
     use super::*;
 
     fn probed(fault: Fault) -> (Line, Result<Probe, ProbeError>) {
@@ -353,43 +352,6 @@ mod tests {
         let found = probe(&mut right, &sampler).unwrap();
         assert_eq!(Some(found), probed(Fault::None).1.ok(), "the device never reaches the probe");
         assert_eq!(right.0.taken.get(), 4);
-    }
-
-    /// A line that says that it computes on a device.
-    struct OnDevice(Line);
-
-    impl Trainable for OnDevice {
-        fn device(&self) -> String {
-            "a device".to_owned()
-        }
-
-        fn gradients(&self) -> Vec<TensorSpec> {
-            self.0.gradients()
-        }
-
-        fn auxiliary(&self) -> Vec<String> {
-            self.0.auxiliary()
-        }
-
-        fn gradient(&self, shard: &Shard, out: &mut GradientWriter<'_>) -> Result<(), ModelError> {
-            self.0.gradient(shard, out)
-        }
-
-        fn apply(&mut self, step: Step, mean: &Mean<'_>) -> Result<(), ModelError> {
-            self.0.apply(step, mean)
-        }
-
-        fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError> {
-            self.0.visit(visitor)
-        }
-
-        fn load(&mut self, tensor: &TensorSpec, bytes: &[u8]) -> Result<(), ModelError> {
-            self.0.load(tensor, bytes)
-        }
-
-        fn share(&self) -> Option<Box<dyn SharedState>> {
-            self.0.share()
-        }
     }
 
     #[test]

@@ -188,6 +188,44 @@ impl Trainable for Line {
     }
 }
 
+/// A line that says that it computes on a device.
+#[derive(Debug)]
+pub(crate) struct OnDevice(pub(crate) Line);
+
+impl Trainable for OnDevice {
+    fn device(&self) -> String {
+        "a device".to_owned()
+    }
+
+    fn gradients(&self) -> Vec<TensorSpec> {
+        self.0.gradients()
+    }
+
+    fn auxiliary(&self) -> Vec<String> {
+        self.0.auxiliary()
+    }
+
+    fn gradient(&self, shard: &Shard, out: &mut GradientWriter<'_>) -> Result<(), ModelError> {
+        self.0.gradient(shard, out)
+    }
+
+    fn apply(&mut self, step: Step, mean: &Mean<'_>) -> Result<(), ModelError> {
+        self.0.apply(step, mean)
+    }
+
+    fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError> {
+        self.0.visit(visitor)
+    }
+
+    fn load(&mut self, tensor: &TensorSpec, bytes: &[u8]) -> Result<(), ModelError> {
+        self.0.load(tensor, bytes)
+    }
+
+    fn share(&self) -> Option<Box<dyn SharedState>> {
+        self.0.share()
+    }
+}
+
 /// A [`Line`]'s parameters and velocity.
 struct SharedLine {
     w: Arc<Mutex<[f64; 2]>>,
