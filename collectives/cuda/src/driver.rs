@@ -12,7 +12,7 @@ use crate::raw::library::{self, OpenLibrary};
 const INSTALL: &str = "install NVIDIA's driver, or run on processors with `--device cpu`";
 
 /// The driver's functions that this crate calls, or the bindings for it.
-pub const FUNCTIONS: [&str; 39] = [
+pub const FUNCTIONS: [&str; 40] = [
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
     "cuCtxSynchronize",
