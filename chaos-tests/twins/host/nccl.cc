@@ -10,9 +10,11 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <functional>
 #include <string>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <utility>
 
 #define API extern "C" __attribute__((visibility("default")))
 
@@ -48,6 +50,8 @@ struct Comm {
     uint64_t operations = 0;
     // What the next question is answered with: nothing is done before it has been asked for.
     bool in_progress = true, is_finishing = false;
+    // Of a sum that was asked for and is on no stream yet: puts it there.
+    std::function<void()> enqueue;
     std::atomic<bool> aborted{false};
 };
 
@@ -190,6 +194,7 @@ API int ncclCommInitRankConfig(Comm** made, int ranks, Id id, int rank, const Co
 
 API int ncclCommGetAsyncError(Comm* comm, int* state) {
     *state = OK;
+    if (comm->enqueue) std::exchange(comm->enqueue, nullptr)();
     if (comm->in_progress) {
         *state = IN_PROGRESS;
         const std::atomic<uint32_t>* of = comm->is_finishing ? comm->shared->finished : comm->shared->joined;
@@ -204,8 +209,11 @@ API int ncclAllReduce(const void* from, void* to, size_t count, int type, int op
     if (op != SUM || type < F16 || type > BF16 || count * bytes_of(type) > ROOM) return INVALID_ARGUMENT;
     uint64_t number = ++comm->operations;
     auto enqueue = of_driver<void (*)(void*, int (*)(void*), void (*)(void*), void*)>("twin_enqueue");
-    for (bool is_last : {false, true})
-        enqueue(stream, is_ready, carry_out, new Operation{comm, number, (const char*)from, (char*)to, count, type, is_last});
+    // As late as NCCL may, which does it on a thread of its own: what a program enqueues meanwhile comes before it.
+    comm->enqueue = [=] {
+        for (bool is_last : {false, true})
+            enqueue(stream, is_ready, carry_out, new Operation{comm, number, (const char*)from, (char*)to, count, type, is_last});
+    };
     comm->in_progress = true;
     return IN_PROGRESS;
 }
@@ -223,5 +231,6 @@ API int ncclCommDestroy(Comm* comm) {
 // Operations may still look at it: what is left of it stays.
 API int ncclCommAbort(Comm* comm) {
     if (comm->aborted.exchange(true)) misused("a second abort");
+    comm->enqueue = nullptr;
     return OK;
 }

@@ -1,7 +1,8 @@
 //! The twin of NCCL: a `libnccl.so` beside a twin driver, for processes that a test starts. Knows no such program.
 //!
-//! Ranks are processes of one host. A sum waits for all of them on its stream, also for one that is dead, until the waiting rank aborts. A program that asks for the
-//! next thing before the last one is enqueued, destroys what is in use, or aborts twice, ends with a message.
+//! Ranks are processes of one host. A sum is put on its stream when the program asks how far it is, which is as late as NCCL may, and waits there for all of them, also
+//! for one that is dead, until the waiting rank aborts. A program that asks for the next thing before the last one is enqueued, destroys what is in use, or aborts
+//! twice, ends with a message.
 
 use std::fs;
 

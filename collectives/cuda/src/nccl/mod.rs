@@ -5,6 +5,8 @@
 //! on their streams too; whoever hears of the death, from Sardana's agents for example, calls [`Communicator::abort`], from any thread, and the wait ends. For
 //! the next generation rank 0 makes an [`Id`], each rank gets it, and makes a communicator anew. NCCL refuses two ranks on one GPU.
 //!
+//! A tensor that is summed is the sum's until NCCL has enqueued it: see [`Summing`].
+//!
 //! ```no_run
 //! use sardana_cuda::device::{Device, DeviceTensor, Stream};
 //! use sardana_cuda::nccl::{Communicator, Id, Readiness};
@@ -16,21 +18,29 @@
 //! while group.poll()? == Readiness::Waiting {
 //!     std::thread::yield_now(); // Or hear of deaths: then `group.abort()`.
 //! }
-//! let mut gradient = DeviceTensor::from_slice(&device, Stream::Compute, &[1.0_f32, 2.0])?;
-//! group.all_reduce(Stream::Compute, &mut gradient.view_mut())?;
+//! let gradient = DeviceTensor::from_slice(&device, Stream::Compute, &[1.0_f32, 2.0])?;
+//! let mut summing = group.all_reduce(Stream::Compute, gradient)?;
+//! let gradient = loop {
+//!     match summing.poll()? {
+//!         Some(gradient) => break gradient, // What is enqueued on the stream from now on sees the sum.
+//!         None => std::thread::yield_now(),
+//!     }
+//! };
 //! # Ok(())
 //! # }
 //! ```
 
 mod error;
+mod summing;
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use half::{bf16, f16};
 
 pub use error::NcclError;
+pub use summing::{Refused, Summing};
 
-use crate::device::{Device, Element, Stream, ViewMut};
+use crate::device::{Device, DeviceTensor, Element, Stream};
 use crate::raw::library;
 use crate::raw::nccl::{Calls, Comm, Failed, ID_BYTES, Progress};
 
@@ -90,6 +100,8 @@ enum State {
         comm: Comm,
         /// Whether the last thing that was asked for is done.
         progress: Progress,
+        /// How many sums it was asked for.
+        sums: u64,
         is_finishing: bool,
     },
     Finished,
@@ -145,6 +157,7 @@ impl Communicator {
         let state = Mutex::new(State::Live {
             comm,
             progress: Progress::NotYet,
+            sums: 0,
             is_finishing: false,
         });
         Ok(Self {
@@ -167,6 +180,7 @@ impl Communicator {
                 comm,
                 progress,
                 is_finishing,
+                ..
             } => (comm, progress, *is_finishing),
         };
         match self.calls.progress(comm) {
@@ -188,13 +202,21 @@ impl Communicator {
         }
     }
 
-    /// Enqueues the sum over all ranks, in place, on a stream of the device; of no elements nothing. Ask [`Self::poll`] until it is ready before the next call, and before
-    /// the host waits for the stream.
+    /// Asks for the sum over all ranks, in place, on a stream of the device; of no elements nothing. The tensor is valid there by then, and comes back by
+    /// [`Summing::poll`]; before that the communicator takes no other call.
     ///
     /// # Errors
-    /// When it is not ready, or has ended; the tensor is another device's; or NCCL refuses it: then it has been aborted.
-    pub fn all_reduce<T: Reduced>(&self, stream: Stream, values: &mut ViewMut<'_, T>) -> Result<(), NcclError> {
-        let view = values.read();
+    /// When it is not ready, or has ended; the tensor is another device's; or NCCL refuses it: then it has been aborted. The tensor comes back with it.
+    pub fn all_reduce<T: Reduced>(&self, stream: Stream, tensor: DeviceTensor<T>) -> Result<Summing<'_, T>, Refused<T>> {
+        match self.ask_for_sum(stream, &tensor) {
+            Ok(number) => Ok(Summing::new(self, number, tensor)),
+            Err(error) => Err(Refused::new(error, tensor)),
+        }
+    }
+
+    /// The sum's number.
+    fn ask_for_sum<T: Reduced>(&self, stream: Stream, tensor: &DeviceTensor<T>) -> Result<u64, NcclError> {
+        let view = tensor.view();
         if *view.device() != self.device {
             return Err(NcclError::Input {
                 expected: "a tensor of the communicator's device".to_owned(),
@@ -208,12 +230,25 @@ impl Communicator {
         })
     }
 
+    /// Asks whether the sum of this number is enqueued, once, without waiting.
+    fn has_enqueued(&self, number: u64) -> Result<bool, NcclError> {
+        if self.poll()? != Readiness::Waiting {
+            return Ok(true);
+        }
+        // What it waits for may be what was asked for behind it.
+        Ok(match &*self.lock() {
+            State::Live { sums, is_finishing, .. } => *sums > number || *is_finishing,
+            State::Finished => true,
+            State::Ended => false,
+        })
+    }
+
     /// Begins to end it, once all is done that was enqueued: all ranks do. Ask [`Self::poll`] until all have.
     ///
     /// # Errors
-    /// As [`Self::all_reduce`].
+    /// When it is not ready, or has ended; or NCCL refuses it: then it has been aborted.
     pub fn finish(&self) -> Result<(), NcclError> {
-        self.ask(Next::Finish, Calls::finalize)
+        self.ask(Next::Finish, Calls::finalize).map(|_| ())
     }
 
     /// Ends it at once, whatever it waits for: what is enqueued on streams comes to an end, and what it has written then is of no use. Nothing if it has ended
@@ -232,29 +267,31 @@ impl Communicator {
         }
     }
 
-    /// Asks for the next thing.
-    fn ask(&self, next: Next, call: impl FnOnce(&Calls, &Comm) -> Result<Progress, Failed>) -> Result<(), NcclError> {
+    /// Asks for the next thing. How many sums it was asked for by then.
+    fn ask(&self, next: Next, call: impl FnOnce(&Calls, &Comm) -> Result<Progress, Failed>) -> Result<u64, NcclError> {
         let mut state = self.lock();
-        let (comm, progress, is_finishing) = match &mut *state {
+        let (comm, progress, sums, is_finishing) = match &mut *state {
             State::Finished | State::Ended => return Err(NcclError::Ended),
             State::Live {
                 comm,
                 progress,
+                sums,
                 is_finishing,
-            } => (comm, progress, is_finishing),
+            } => (comm, progress, sums, is_finishing),
         };
         if *is_finishing || *progress == Progress::NotYet {
             return Err(NcclError::Waiting);
         }
         if matches!(next, Next::Nothing) {
-            return Ok(());
+            return Ok(*sums);
         }
         self.device.bind()?;
         match call(&self.calls, comm) {
             Ok(now) => {
                 *progress = now;
+                *sums += u64::from(matches!(next, Next::Sum));
                 *is_finishing = matches!(next, Next::Finish);
-                Ok(())
+                Ok(*sums)
             }
             Err(failed) => Err(self.fail(&mut state, failed)),
         }

@@ -152,6 +152,21 @@ fn a_rank_that_dies_keeps_the_others_waiting_until_they_abort_and_the_next_commu
 }
 
 #[test]
+fn what_is_enqueued_with_a_tensor_comes_behind_its_sum_and_one_that_is_dropped_is_not_summed() {
+    let Some(host) = Host::new(true) else { return };
+    for seed in 0..4 {
+        let mut ranks = start_all(&host, "early", 1 + seed as usize % 3, 30 * seed);
+        for rank in &mut ranks {
+            rank.hears("all are behind their sums");
+        }
+        for rank in &mut ranks {
+            rank.hears("nothing was left behind");
+        }
+        ranks.into_iter().for_each(Rank::ends_well);
+    }
+}
+
+#[test]
 fn a_rank_that_never_comes_is_waited_for_without_blocking_and_given_up() {
     let Some(host) = Host::new(true) else { return };
     let mut rank = host.start("alone", 1);

@@ -5,7 +5,7 @@ use std::io::BufRead;
 
 use half::{bf16, f16};
 use sardana_cuda::device::{Device, DeviceTensor, Element, Stream};
-use sardana_cuda::nccl::{Communicator, Id, NcclError, Readiness, Reduced};
+use sardana_cuda::nccl::{Communicator, Id, NcclError, Readiness, Reduced, Summing};
 
 /// Which part it plays.
 pub(crate) const PART: &str = "SARDANA_TEST_NCCL_PART";
@@ -17,6 +17,7 @@ fn plays() {
     match part.to_str().unwrap() {
         "sums" => sums(),
         "survives" => survives(),
+        "early" => early(),
         "alone" => alone(),
         "mistakes" => mistakes(),
         "absent" => absent(),
@@ -68,6 +69,31 @@ fn until(group: &Communicator, readiness: Readiness) {
     }
 }
 
+/// The tensor of a sum, once that is enqueued.
+fn enqueued<T>(mut summing: Summing<'_, T>) -> DeviceTensor<T> {
+    loop {
+        if let Some(tensor) = summing.poll().unwrap() {
+            assert!(summing.poll().unwrap().is_none(), "it is given back once");
+            return tensor;
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn empty(device: &Device) -> DeviceTensor<f32> {
+    DeviceTensor::unset(device, Stream::Compute, 0).unwrap()
+}
+
+/// Why a sum is not begun. Its tensor comes back.
+fn refused<T: Reduced>(group: &Communicator, tensor: DeviceTensor<T>) -> NcclError {
+    let address = tensor.view().address();
+    let refused = group.all_reduce(Stream::Compute, tensor).err().unwrap();
+    let error = refused.error().clone();
+    assert_eq!(refused.to_string(), error.to_string());
+    assert_eq!(refused.into_tensor().view().address(), address);
+    error
+}
+
 /// What a rank adds to a sum: whole numbers, whose sums have no roundings.
 fn own(rank: usize, length: usize) -> impl Iterator<Item = i16> {
     (0..length).map(move |at| (at % 7) as i16 - 3 * rank as i16)
@@ -85,13 +111,13 @@ fn sum_of<T: Element + Reduced>(
 ) {
     for length in [1, 300, 0, 1_025] {
         let values: Vec<T> = own(rank, length).map(&value).collect();
-        let mut tensor = DeviceTensor::from_slice(device, stream, &values).unwrap();
-        group.all_reduce(stream, &mut tensor.view_mut()).unwrap();
+        let tensor = DeviceTensor::from_slice(device, stream, &values).unwrap();
+        let summing = group.all_reduce(stream, tensor).unwrap();
         if length > 0 {
             // The twin says once of each that it is not enqueued yet, and ends a process that asks for the next meanwhile.
-            assert_eq!(group.all_reduce(stream, &mut tensor.view_mut()), Err(NcclError::Waiting));
+            assert_eq!(refused(group, empty(device)), NcclError::Waiting);
         }
-        until(group, Readiness::Ready);
+        let tensor = enqueued(summing);
         let sum: Vec<T> = expected(ranks, length).map(&value).collect();
         let found = tensor.to_vec().unwrap();
         assert_eq!(
@@ -132,9 +158,8 @@ fn survives() {
     sum_of(&device, Stream::Compute, (rank, ranks, &group), f32::from);
     told("the first sum is right");
     assert_eq!(line(), "sum");
-    let mut tensor = DeviceTensor::from_slice(&device, Stream::Compute, &[1.0_f32; 8]).unwrap();
-    group.all_reduce(Stream::Compute, &mut tensor.view_mut()).unwrap();
-    until(&group, Readiness::Ready);
+    let tensor = DeviceTensor::from_slice(&device, Stream::Compute, &[1.0_f32; 8]).unwrap();
+    let tensor = enqueued(group.all_reduce(Stream::Compute, tensor).unwrap());
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| device.synchronize());
         told("it waits");
@@ -144,10 +169,7 @@ fn survives() {
         waits.join().unwrap().unwrap();
     });
     assert_eq!(group.poll(), Err(NcclError::Ended));
-    assert_eq!(
-        group.all_reduce(Stream::Compute, &mut tensor.view_mut()),
-        Err(NcclError::Ended)
-    );
+    assert_eq!(refused(&group, tensor), NcclError::Ended);
     assert_eq!((group.finish(), group.abort()), (Err(NcclError::Ended), Ok(())));
     told("the wait has ended");
     let (rank, ranks, group) = joined(&device);
@@ -157,16 +179,45 @@ fn survives() {
     told("the next sum is right");
 }
 
+/// What is done with a tensor as early as it can be, and with one whose sum nobody waits for.
+fn early() {
+    let device = Device::open(0).unwrap();
+    let (_, ranks, group) = joined(&device);
+    let tensor = |value: f32| DeviceTensor::from_slice(&device, Stream::Compute, &[value; 64]).unwrap();
+    let one = tensor(1.0);
+    let held = device.memory().held;
+    for number in 0..4 {
+        let sum = enqueued(group.all_reduce(Stream::Compute, tensor(2.0)).unwrap());
+        let mut copy = tensor(0.0);
+        // Behind the sum, since the tensor could not be had before.
+        device.on(Stream::Compute).copy(&mut copy.view_mut(), &sum.view()).unwrap();
+        drop(sum);
+        assert_eq!(copy.to_vec().unwrap(), [(2 * ranks) as f32; 64], "{number}");
+    }
+    let mut begun = group.all_reduce(Stream::Compute, tensor(2.0)).unwrap();
+    assert!(begun.poll().unwrap().is_none(), "the twin says so once");
+    // The communicator was asked meanwhile, and for the next sum as well: this one is enqueued all the same.
+    until(&group, Readiness::Ready);
+    let next = group.all_reduce(Stream::Compute, tensor(3.0)).unwrap();
+    let both = [begun, next].map(|summing| enqueued(summing).to_vec().unwrap()[0]);
+    assert_eq!(both, [(2 * ranks) as f32, (3 * ranks) as f32]);
+    assert_eq!(device.memory().held, held);
+    told("all are behind their sums");
+    // What is dropped before it is enqueued never is: the twin would find that it writes to memory that is freed.
+    drop(group.all_reduce(Stream::Compute, tensor(4.0)).unwrap());
+    assert_eq!((group.poll(), device.memory().held), (Err(NcclError::Ended), held));
+    device.synchronize().unwrap();
+    assert_eq!(one.to_vec().unwrap(), [1.0; 64], "the device is of use");
+    told("nothing was left behind");
+}
+
 fn alone() {
     let device = Device::open(0).unwrap();
     let group = Communicator::begin(&device, Id::new().unwrap(), 0, 2).unwrap();
-    let mut tensor = DeviceTensor::from_slice(&device, Stream::Compute, &[1.0_f32]).unwrap();
+    let tensor = DeviceTensor::from_slice(&device, Stream::Compute, &[1.0_f32]).unwrap();
     for _ in 0..100 {
         assert_eq!(group.poll(), Ok(Readiness::Waiting));
-        assert_eq!(
-            group.all_reduce(Stream::Compute, &mut tensor.view_mut()),
-            Err(NcclError::Waiting)
-        );
+        assert_eq!(refused(&group, empty(&device)), NcclError::Waiting);
         assert_eq!(group.finish(), Err(NcclError::Waiting));
     }
     group.abort().unwrap();
@@ -194,13 +245,13 @@ fn mistakes() {
     assert_eq!(failed(id, 0, 2), ("ncclCommInitRankConfig", 4), "there is one rank");
     until(&group, Readiness::Ready);
     let other = Device::open(0).unwrap();
-    let mut foreign = DeviceTensor::from_slice(&other, Stream::Compute, &[1.0_f32]).unwrap();
-    let error = group.all_reduce(Stream::Compute, &mut foreign.view_mut()).unwrap_err();
+    let foreign = DeviceTensor::from_slice(&other, Stream::Compute, &[1.0_f32]).unwrap();
+    let error = refused(&group, foreign);
     assert!(matches!(error, NcclError::Input { .. }), "{error}");
     assert_eq!(group.poll(), Ok(Readiness::Ready));
     // More than the twin takes at once.
-    let mut large = DeviceTensor::<f32>::zeros(&device, Stream::Compute, (1 << 18) + 1).unwrap();
-    let error = group.all_reduce(Stream::Compute, &mut large.view_mut()).unwrap_err();
+    let large = DeviceTensor::<f32>::zeros(&device, Stream::Compute, (1 << 18) + 1).unwrap();
+    let error = refused(&group, large);
     assert!(
         matches!(
             error,
