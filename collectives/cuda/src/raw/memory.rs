@@ -24,9 +24,9 @@ pub(crate) struct DeviceBytes {
 enum Owner {
     /// Allocated here.
     Own(CudaSlice<u8>),
-    /// Given back to another library, behind what was enqueued on this stream.
+    /// Given back to another library, behind what was enqueued on these streams: all on which it can have been used here.
     Lent(
-        Arc<CudaStream>,
+        [Arc<CudaStream>; 2],
         #[expect(dead_code, reason = "what it does it does at its end")] Lent,
     ),
 }
@@ -118,8 +118,12 @@ impl Drop for DeviceBytes {
                 let context = memory.context();
                 context.record_err(context.bind_to_thread());
             }
-            // The library may give the memory to others at once. Where the stream does not come that far, nothing comes.
-            Some(Owner::Lent(stream, _)) => stream.context().record_err(stream.synchronize()),
+            // The library may give the memory to others at once. Where a stream does not come that far, nothing comes.
+            Some(Owner::Lent(streams, _)) => {
+                for stream in streams {
+                    stream.context().record_err(stream.synchronize());
+                }
+            }
         }
     }
 }
@@ -150,12 +154,13 @@ impl<T> RawMemory<T> {
         Self { bytes, length, element }
     }
 
-    /// The same of what is given back to its library once `stream` has come past all that is enqueued on it then. What is lent is what its maker has promised.
-    pub(crate) const fn lent(address: u64, length: usize, lent: Lent, stream: Arc<CudaStream>) -> Self {
+    /// The same of what is given back to its library once `streams`, on which alone it is used, have come past all that is enqueued on them then. What is lent is
+    /// what its maker has promised.
+    pub(crate) const fn lent(address: u64, length: usize, lent: Lent, streams: [Arc<CudaStream>; 2]) -> Self {
         let bytes = DeviceBytes {
             address,
             bytes: length.saturating_mul(size_of::<T>()),
-            owner: Some(Owner::Lent(stream, lent)),
+            owner: Some(Owner::Lent(streams, lent)),
         };
         let element = PhantomData;
         Self { bytes, length, element }

@@ -175,18 +175,22 @@ fn a_tensor_of_either_version_is_used_where_it_lies_and_given_back_once() {
 }
 
 #[test]
-fn it_is_given_back_only_behind_what_was_enqueued_with_it() {
+fn it_is_given_back_only_behind_what_was_enqueued_with_it_on_either_stream() {
     each(|device, library, session| {
-        let lent = library.versioned(&[1.0; 64], |_| {});
-        let own = DeviceTensor::<f32>::from_dlpack(device, Stream::Compute, lent).unwrap();
-        let mut sum = DeviceTensor::from_slice(device, Stream::Compute, &[0.5_f32; 64]).unwrap();
-        device.on(Stream::Compute).add(&mut sum.view_mut(), &[own.view()]).unwrap();
-        // A library that frees at once what it is given back.
-        session.plant(Planted::FreeEarly, 0);
-        drop(own);
-        assert_eq!(library.count(), 1);
-        assert_eq!(session.fault(), None);
-        assert_eq!(sum.to_vec().unwrap(), [1.5; 64]);
+        for stream in [Stream::Compute, Stream::Copies] {
+            let before = library.count();
+            let lent = library.versioned(&[1.0; 64], |_| {});
+            let own = DeviceTensor::<f32>::from_dlpack(device, Stream::Compute, lent).unwrap();
+            let mut sum = DeviceTensor::from_slice(device, stream, &[0.5_f32; 64]).unwrap();
+            device.wait_for_other(stream).unwrap();
+            device.on(stream).add(&mut sum.view_mut(), &[own.view()]).unwrap();
+            // A library that frees at once what it is given back.
+            session.plant(Planted::FreeEarly, 0);
+            drop(own);
+            assert_eq!(library.count(), before + 1);
+            assert_eq!(session.fault(), None);
+            assert_eq!(sum.to_vec().unwrap(), [1.5; 64]);
+        }
     });
 }
 
