@@ -31,6 +31,8 @@ pub mod inventory;
 pub mod kernels;
 #[cfg(feature = "cuda")]
 mod libraries;
+#[cfg(feature = "cuda")]
+mod mapped;
 #[cfg(feature = "nccl")]
 pub mod nccl;
 pub mod parameters;

@@ -1,5 +1,6 @@
 //! Libraries that programs may use on a GPU: which are there, which this process has loaded, and their versions. Must not know what they compute.
 
+use crate::mapped;
 use crate::raw::library::{self, OpenLibrary};
 use crate::raw::nvrtc;
 
@@ -34,7 +35,7 @@ const LIBRARIES: [Known; 4] = [
     Known {
         name: "cuBLAS",
         stem: "cublas",
-        open: || library::open(cudarc::get_lib_name_candidates("cublas")),
+        open: || library::open(names("cublas", "libcublas.so.13")),
         version: |library| {
             // 0, 1 and 2 stand for the major, the minor and the patch.
             let part = |which| {
@@ -49,7 +50,7 @@ const LIBRARIES: [Known; 4] = [
     Known {
         name: "cuDNN",
         stem: "cudnn",
-        open: || library::open(cudarc::get_lib_name_candidates("cudnn")),
+        open: || library::open(names("cudnn", "libcudnn.so.8")),
         version: |library| library.call_for_size("cudnnGetVersion").map(cudnn_version),
     },
     Known {
@@ -63,16 +64,35 @@ const LIBRARIES: [Known; 4] = [
     },
 ];
 
+/// The names of a library's file, with one that the bindings do not know.
+fn names(stem: &str, more: &str) -> impl Iterator<Item = String> {
+    let names = cudarc::get_lib_name_candidates(stem);
+    names.into_iter().chain([more.to_owned()])
+}
+
 impl Known {
     fn open(&self) -> Library {
         let found = (self.open)().map(|library| (library.name.clone(), (self.version)(&library)));
         Library { name: self.name, found }
     }
 
-    /// Whether a process has it, by the files that are mapped into its memory.
-    fn is_in(&self, maps: &str) -> bool {
-        let file = format!("/lib{}.so", self.stem);
-        maps.lines().any(|line| line.contains(&file))
+    /// Whether this is its file: in a package for Python the name may have eight digits of a hash behind the stem.
+    fn is_at(&self, path: &str) -> bool {
+        let rest = path
+            .rsplit_once('/')
+            .and_then(|(_, name)| name.strip_prefix("lib")?.strip_prefix(self.stem));
+        let hash = rest.and_then(|rest| rest.strip_prefix('-')?.split_once(".so"));
+        let is_hash = |hash: &str| hash.len() == 8 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+        rest.is_some_and(|rest| rest.starts_with(".so")) || hash.is_some_and(|(hash, _)| is_hash(hash))
+    }
+
+    /// Its version, if this process has it, and not that of another one of the same name: what is loaded from this path already is not loaded anew.
+    fn loaded(&self, mappings: &str) -> Option<(&'static str, String)> {
+        let path = mapped::files(mappings).find(|path| self.is_at(path))?;
+        let version = library::open([path.to_owned()])
+            .ok()
+            .and_then(|library| (self.version)(&library));
+        Some((self.name, version.unwrap_or_else(|| "of an unknown version".to_owned())))
     }
 }
 
@@ -84,13 +104,8 @@ pub fn libraries() -> [Library; 4] {
 
 /// Those of them that this process has loaded already, with their versions. None where the system does not tell.
 pub(crate) fn loaded() -> Vec<(&'static str, String)> {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let own = LIBRARIES.into_iter().filter(|known| known.is_in(&maps));
-    own.map(|known| {
-        let version = known.open().found.ok().and_then(|(_, version)| version);
-        (known.name, version.unwrap_or_else(|| "of an unknown version".to_owned()))
-    })
-    .collect()
+    let mappings = mapped::mappings();
+    LIBRARIES.iter().filter_map(|known| known.loaded(&mappings)).collect()
 }
 
 /// The version of the driver's part in the kernel, which is that of the driver's files. None where there is none.
@@ -141,15 +156,39 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_a_process_has_is_known_by_its_file() {
-        let maps =
-            "7f00-7f01 r-xp 0 00:1 9  /usr/lib/libcublasLt.so.12\n7f02-7f03 r-xp 0 00:1 9  /opt/cuda/libcudnn.so.9.1\n";
-        let found: Vec<&str> = LIBRARIES
-            .iter()
-            .filter(|known| known.is_in(maps))
-            .map(|known| known.name)
-            .collect();
-        assert_eq!(found, ["cuDNN"]);
+    fn a_library_is_known_by_its_file() {
+        let at = |path: &str| {
+            let known = LIBRARIES.iter().filter(|known| known.is_at(path));
+            known.map(|known| known.name).collect::<Vec<_>>()
+        };
+        assert_eq!(at("/opt/cuda/libcudnn.so.9.1"), ["cuDNN"]);
+        assert_eq!(at("/a b/libnvrtc-672ee683.so.11.2"), ["NVRTC"]);
+        for other in [
+            "/usr/lib/libcublasLt.so.12",
+            "/usr/lib/libnvrtc-builtins.so.12.8",
+            "/usr/lib/libnccl.so/other",
+            "/usr/lib/libncclx.so",
+            "/usr/lib/nccl.so",
+            "",
+        ] {
+            assert_eq!(at(other), [""; 0], "{other}");
+        }
+    }
+
+    #[test]
+    fn the_library_that_is_loaded_is_asked_and_no_other_of_its_name() {
+        let Some(compiler) = sardana_twins::Compiler::find() else {
+            return println!("skipped: no C++ compiler is installed, or the variable CXX names none");
+        };
+        let nccl = || loaded().into_iter().find(|(name, _)| *name == "NCCL");
+        let twin = compiler
+            .driver_files(&[])
+            .and_then(|files| files.with_nccl(&compiler))
+            .unwrap();
+        // None of this machine's, where it has one, is loaded in its place.
+        assert_eq!(nccl(), None);
+        let _open = library::open([twin.folder().join("libnccl.so").display().to_string()]).unwrap();
+        assert_eq!(nccl(), Some(("NCCL", "2.27.3".to_owned())));
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! PTX that was compiled before, in a folder: a file for each key, which says by a hash that it is whole and that key's. Must not know what a key is
 //! made of, nor how anything is compiled.
 //!
-//! A file is written beside its place and renamed, so that processes may use a folder at once: each finds all of a file or none. What is torn, changed,
-//! or another key's is as if it were not there, and is replaced. The hash is no signature: whoever may write to the folder may put in what they like.
+//! The folder is its user's alone, and so is each file, or nothing is read or kept there: who could put in code would have it run. A file is written beside its
+//! place and renamed, so that processes may use a folder at once: each finds all of a file or none. What is torn, changed, another key's, or no file that is
+//! this user's alone, is as if it were not there, and is replaced.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use sardana_storage::private::{Existing, Missing, PrivateError, PrivateFolder, open_private_to_read, write_private};
 
 use super::MOST_PTX_BYTES;
 
@@ -23,20 +23,22 @@ const HEAD: usize = MARK.len() + 2 * blake3::OUT_LEN + 1;
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     key: blake3::Hash,
-    folder: PathBuf,
+    folder: PrivateFolder,
 }
 
 impl Place {
-    pub(super) fn new(folder: &Path, key: blake3::Hash) -> Self {
-        let folder = folder.to_owned();
-        Self { key, folder }
+    /// The folder is made if it is not there, for its user alone. An error where it cannot be, or others can enter it.
+    pub(super) fn open(folder: &Path, key: blake3::Hash) -> Result<Self, PrivateError> {
+        let folder = PrivateFolder::open(folder, Missing::Create)?;
+        Ok(Self { key, folder })
     }
 
     /// What was kept here, if it is there and whole.
     pub(super) fn read(&self) -> Option<String> {
         let mut bytes = Vec::new();
         let most = (HEAD + MOST_PTX_BYTES) as u64;
-        File::open(self.path()).ok()?.take(most + 1).read_to_end(&mut bytes).ok()?;
+        let file = open_private_to_read(&self.path()).ok()?;
+        file.take(most + 1).read_to_end(&mut bytes).ok()?;
         if bytes.len() as u64 > most {
             return None;
         }
@@ -45,33 +47,14 @@ impl Place {
         (head == self.head(ptx)).then(|| ptx.to_owned())
     }
 
-    /// Keeps it here. The folder is made if it is not there, for its user alone.
-    pub(super) fn write(&self, ptx: &str) -> io::Result<()> {
-        static WRITTEN: AtomicU64 = AtomicU64::new(0);
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
-        let beside = self
-            .folder
-            .join(format!("{}.{}.{number}.part", self.key.to_hex(), std::process::id()));
-        // What is there under this name was left by a process of the same number that ended in the middle.
-        let mut open = OpenOptions::new();
-        open.write(true).create(true).truncate(true).mode(0o600);
-        let written = open
-            .open(&beside)
-            .and_then(|mut file| {
-                file.write_all(self.head(ptx).as_bytes())?;
-                file.write_all(ptx.as_bytes())
-            })
-            .and_then(|()| fs::rename(&beside, self.path()));
-        if written.is_err() {
-            // Only what could not be put in its place is left.
-            let _ = fs::remove_file(&beside);
-        }
-        written
+    /// Keeps it here.
+    pub(super) fn write(&self, ptx: &str) -> Result<(), PrivateError> {
+        let text = self.head(ptx) + ptx;
+        write_private(&self.path(), text.as_bytes(), Existing::Replace)
     }
 
     fn path(&self) -> PathBuf {
-        self.folder.join(format!("{}.ptx", self.key.to_hex()))
+        self.folder.file(&format!("{}.ptx", self.key.to_hex()))
     }
 
     /// The first line of a file with this PTX.
@@ -95,15 +78,32 @@ fn folder_of(cache: Option<OsString>, home: Option<OsString>) -> Option<PathBuf>
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
     use super::*;
 
+    fn try_place(folder: &Path, key: &str) -> Result<Place, PrivateError> {
+        Place::open(folder, blake3::hash(key.as_bytes()))
+    }
+
     fn place(folder: &Path, key: &str) -> Place {
-        Place::new(folder, blake3::hash(key.as_bytes()))
+        try_place(folder, key).unwrap()
+    }
+
+    fn private() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        allow(folder.path(), 0o700);
+        folder
+    }
+
+    fn allow(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     }
 
     #[test]
     fn what_is_kept_is_read_again_and_only_by_its_key() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = private();
         let inner = folder.path().join("not/there/yet");
         let [first, second] = ["first", "second"].map(|key| place(&inner, key));
         assert_eq!(first.read(), None);
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn what_is_torn_or_changed_in_any_byte_is_not_there() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = private();
         let place = place(folder.path(), "key");
         place.write("some ptx").unwrap();
         let whole = fs::read(place.path()).unwrap();
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn no_more_is_read_than_ptx_may_be() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = private();
         let place = place(folder.path(), "key");
         let most = "x".repeat(MOST_PTX_BYTES);
         place.write(&most).unwrap();
@@ -170,10 +170,10 @@ mod tests {
 
     #[test]
     fn a_folder_that_cannot_be_written_is_an_error_and_leaves_nothing() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = private();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        assert!(place(&file, "key").write("ptx").is_err());
+        assert!(try_place(&file, "key").is_err());
         let taken = place(folder.path(), "key");
         fs::create_dir(taken.path()).unwrap();
         assert!(taken.write("ptx").is_err());
@@ -181,8 +181,42 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_read_or_kept_where_others_could_have_put_it() {
+        let folder = private();
+        let inner = folder.path().join("kernels");
+        let own = place(&inner, "key");
+        own.write("ptx").unwrap();
+        for mode in [0o770, 0o702, 0o755] {
+            allow(&inner, mode);
+            let words = try_place(&inner, "key").unwrap_err().to_string();
+            assert!(words.contains("expected mode 0700"), "{words}");
+        }
+        allow(&inner, 0o700);
+        assert_eq!(own.read().as_deref(), Some("ptx"));
+        for mode in [0o660, 0o602] {
+            allow(&own.path(), mode);
+            assert_eq!(own.read(), None, "{mode:o}");
+        }
+        own.write("ptx").unwrap();
+        // A link to what would be read, and a pipe that nobody writes to.
+        let elsewhere = folder.path().join("elsewhere");
+        fs::rename(own.path(), &elsewhere).unwrap();
+        symlink(&elsewhere, own.path()).unwrap();
+        assert_eq!(own.read(), None);
+        fs::remove_file(own.path()).unwrap();
+        let made = std::process::Command::new("mkfifo")
+            .args(["-m", "600"])
+            .arg(own.path())
+            .status();
+        assert!(made.unwrap().success());
+        assert_eq!(own.read(), None);
+        own.write("again").unwrap();
+        assert_eq!(own.read().as_deref(), Some("again"));
+    }
+
+    #[test]
     fn many_at_once_find_all_of_it_or_none() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = private();
         let ptx = "some more ptx ".repeat(10_000);
         std::thread::scope(|scope| {
             for _ in 0..4 {

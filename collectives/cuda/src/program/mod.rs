@@ -35,6 +35,7 @@
 mod cache;
 mod compiler;
 mod error;
+mod includes;
 mod launch;
 mod log;
 mod ptx;
@@ -52,6 +53,7 @@ pub use source::Options;
 pub use crate::raw::launch::Trusted;
 
 use crate::device::Device;
+use crate::raw::nvrtc::Input;
 use cache::Place;
 use compiler::Compiler;
 use ptx::Entry;
@@ -97,18 +99,28 @@ impl Program {
         let compiler = Compiler::of_this_machine()?;
         let architecture = compiler.architecture(device.capability()?)?;
         let input = options.input(name, source, architecture)?;
-        let key = source::key(&input, compiler.version());
-        let place = options.folder().map(|folder| Place::new(&folder, key));
-        if let Some(ptx) = place.as_ref().and_then(Place::read) {
-            return Self::load(device, name, &ptx, Origin::Kept);
+        let place = place(compiler, source, options, &input);
+        if let Some(ptx) = place.as_ref().ok().and_then(Place::read) {
+            return Self::load(device, name, &ptx, || Origin::Kept);
         }
         let ptx = compiler.compile(&input)?;
-        let origin = match place.map(|place| place.write(&ptx)) {
-            Some(Ok(())) => Origin::Compiled,
-            Some(Err(error)) => Origin::CompiledOnly(Some(error.to_string())),
-            None => Origin::CompiledOnly(None),
+        let flags = || {
+            input
+                .flags
+                .iter()
+                .map(|flag| flag.to_string_lossy())
+                .collect::<Vec<_>>()
+                .join(" ")
         };
-        Self::load(device, name, &ptx, origin)
+        require(
+            !ptx.trim().is_empty(),
+            || format!("flags with which NVRTC makes PTX of `{name}`"),
+            || format!("that it makes none with {}", flags()),
+        )?;
+        Self::load(device, name, &ptx, || {
+            let kept = place.and_then(|place| place.write(&ptx).map_err(|error| Some(error.to_string())));
+            kept.map_or_else(Origin::CompiledOnly, |()| Origin::Compiled)
+        })
     }
 
     /// Loads PTX, which the driver makes code of: compiled before, for this device's architecture or an older one, by a compiler that is no newer than
@@ -117,10 +129,11 @@ impl Program {
     /// # Errors
     /// When it is no PTX, has no kernels, or the driver does not take it.
     pub fn from_ptx(device: &Device, name: &str, ptx: &str) -> Result<Self, ProgramError> {
-        Self::load(device, name, ptx, Origin::Given)
+        Self::load(device, name, ptx, || Origin::Given)
     }
 
-    fn load(device: &Device, name: &str, ptx: &str, origin: Origin) -> Result<Self, ProgramError> {
+    /// `origin` is asked once it is loaded.
+    fn load(device: &Device, name: &str, ptx: &str, origin: impl FnOnce() -> Origin) -> Result<Self, ProgramError> {
         let most = || format!("PTX of at most {MOST_PTX_BYTES} bytes");
         require(ptx.len() <= MOST_PTX_BYTES, most, || format!("{}", ptx.len()))?;
         let zero = ptx.bytes().position(|byte| byte == 0);
@@ -153,7 +166,7 @@ impl Program {
             device: device.clone(),
             name: name.to_owned(),
             kernels,
-            origin,
+            origin: origin(),
             module,
         })))
     }
@@ -189,6 +202,15 @@ impl Program {
     pub fn device(&self) -> &Device {
         &self.0.device
     }
+}
+
+/// Where the PTX of a source is kept, or why it is not.
+fn place(compiler: &Compiler, source: &str, options: &Options, input: &Input) -> Result<Place, Option<String>> {
+    let folder = options.folder(source)?;
+    let build = compiler
+        .build()
+        .ok_or_else(|| "it is not known which file NVRTC is".to_owned())?;
+    Place::open(&folder, source::key(input, build)).map_err(|error| Some(error.to_string()))
 }
 
 impl Drop for Loaded {

@@ -3,8 +3,8 @@
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-use super::cache;
 use super::error::ProgramError;
+use super::{cache, includes};
 use crate::raw::nvrtc::Input;
 
 /// Most bytes of a source with its headers.
@@ -51,7 +51,8 @@ impl Options {
         }
     }
 
-    /// With a file that the source may include by this name. No file of the disk is included, but with a flag that names a folder of them.
+    /// With a file that the source may include by this name. No file of the disk is included but by a path that begins with `/`, or with a flag that names a folder.
+    /// Nothing is kept of a source that includes anything but what it is given here, or looks as if it did, since nobody sees when that changes.
     #[must_use]
     pub fn header(mut self, name: &str, text: &str) -> Self {
         self.headers.push((name.to_owned(), text.to_owned()));
@@ -59,7 +60,7 @@ impl Options {
     }
 
     /// With a flag of NVRTC's, such as `--std=c++20` or `--define-macro=TILE=64`. `--gpu-architecture` replaces the device's own. With one that
-    /// has files of the disk included (`--include-path`, `-I`, `--pre-include`) nothing is kept, since nobody sees when they change.
+    /// has files of the disk read (`--include-path`, `-I`, `--pre-include`, those of precompiled headers) nothing is kept either.
     #[must_use]
     pub fn flag(mut self, flag: &str) -> Self {
         self.flags.push(flag.to_owned());
@@ -75,8 +76,8 @@ impl Options {
         self
     }
 
-    /// PTX is kept in this folder, which is made if it is not there and should be one that only its user can write to. The default is
-    /// `$XDG_CACHE_HOME/sardana/kernels`, or else `~/.cache/sardana/kernels`.
+    /// PTX is kept in this folder, which is made if it is not there. Where others than its user can enter it nothing is read or kept, since its code is run. The
+    /// default is `$XDG_CACHE_HOME/sardana/kernels`, or else `~/.cache/sardana/kernels`.
     #[must_use]
     pub fn kept_in(mut self, folder: &Path) -> Self {
         self.kept = Kept::Folder(folder.to_owned());
@@ -90,22 +91,24 @@ impl Options {
         self
     }
 
-    /// The folder in which PTX is kept, if any.
-    pub(super) fn folder(&self) -> Option<PathBuf> {
-        let reads_files = |flag: &String| {
-            let flag = flag.trim_start_matches('-');
-            flag.starts_with('I')
-                || ["include-path", "include", "pre-include"]
-                    .iter()
-                    .any(|start| flag.starts_with(start))
+    /// The folder in which the PTX of a source is kept, or why it is not kept. No reason where that was said, or no folder is known.
+    pub(super) fn folder(&self, source: &str) -> Result<PathBuf, Option<String>> {
+        let folder = match &self.kept {
+            Kept::Usual => cache::usual_folder().ok_or(None)?,
+            Kept::Folder(folder) => folder.clone(),
+            Kept::Nowhere => return Err(None),
         };
-        if self.flags.iter().any(reads_files) {
-            return None;
-        }
-        match &self.kept {
-            Kept::Usual => cache::usual_folder(),
-            Kept::Folder(folder) => Some(folder.clone()),
-            Kept::Nowhere => None,
+        let reads_files = |flag: &&String| {
+            let flag = flag.trim_start_matches('-');
+            let starts = ["I", "include", "pre-include"].iter().any(|start| flag.starts_with(start));
+            starts || flag.contains("pch")
+        };
+        let given: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        let mut texts = self.headers.iter().map(|(_, text)| text.as_str()).chain([source]);
+        let flag = self.flags.iter().find(reads_files).cloned();
+        match flag.or_else(|| texts.find_map(|text| includes::beyond(text, &given))) {
+            None => Ok(folder),
+            Some(found) => Err(Some(format!("`{found}` may read files that nobody sees change"))),
         }
     }
 
@@ -164,15 +167,15 @@ impl Options {
     }
 }
 
-/// All that PTX depends on, as a hash: what is compiled, with what, by which version.
-pub(super) fn key(input: &Input, version: &str) -> blake3::Hash {
-    let mut hasher = blake3::Hasher::new_derive_key("sardana programs of kernels v1");
+/// All that PTX depends on, as a hash: what is compiled, with what, by which build of the compiler.
+pub(super) fn key(input: &Input, compiler: &str) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new_derive_key("sardana programs of kernels v2");
     let mut add = |bytes: &[u8]| {
         // With its length, so that no two inputs are the same bytes.
         hasher.update(&(bytes.len() as u64).to_le_bytes());
         hasher.update(bytes);
     };
-    add(version.as_bytes());
+    add(compiler.as_bytes());
     add(input.name.as_bytes());
     add(input.source.as_bytes());
     add(&(input.headers.len() as u64).to_le_bytes());
@@ -307,18 +310,28 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_what_reads_other_files() {
-        let kept = || Options::new().kept_in(Path::new("kept"));
-        assert_eq!(kept().folder().as_deref(), Some(Path::new("kept")));
-        assert_eq!(kept().flag("--std=c++20").folder().as_deref(), Some(Path::new("kept")));
-        assert_eq!(kept().not_kept().folder(), None);
+        let kept = || Options::new().kept_in(Path::new("kept")).header("a.cuh", "");
+        let folder = |options: Options| options.folder("#include \"a.cuh\"");
+        let expected = Ok(PathBuf::from("kept"));
+        assert_eq!(folder(kept()), expected);
+        assert_eq!(folder(kept().flag("--std=c++20")), expected);
+        assert_eq!(folder(kept().not_kept()), Err(None));
         for flag in [
             "-Iinclude",
             "--include-path=include",
             "-I",
             "--pre-include=a.h",
             "-include=a.h",
+            "--use-pch=a.pch",
+            "-pch",
         ] {
-            assert_eq!(kept().flag(flag).folder(), None, "{flag}");
+            let reason = folder(kept().flag(flag)).unwrap_err().unwrap();
+            assert!(reason.starts_with(&format!("`{flag}` may read files")), "{reason}");
+        }
+        for text in ["#include \"/abs/x.cuh\"", "#include X"] {
+            let reason = folder(kept().header("b.cuh", text)).unwrap_err().unwrap();
+            assert!(reason.contains(&text[1..]), "{reason}");
+            assert!(kept().folder(text).is_err());
         }
     }
 }

@@ -100,6 +100,11 @@ impl Calls {
         })
     }
 
+    /// Where one of its functions lies in this process.
+    pub(crate) fn address(&self) -> usize {
+        self.functions.version as *const () as usize
+    }
+
     /// Its version, as in 12.8.
     pub(crate) fn version(&self) -> Result<[u32; 2], Failed> {
         let [mut major, mut minor] = [0; 2];

@@ -1,10 +1,13 @@
 //! Programs that NVIDIA's compiler makes: what it is told, what it says, and what is kept of it.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use sardana_cuda::device::{Device, Stream};
 use sardana_cuda::program::{CompileError, CompilerAbsent, Options, Origin, Program, ProgramError};
+
+use tempfile::TempDir;
 
 use super::numbers::Numbers;
 use super::swish::{HEADER, SOURCE, device, driver, ends_well, gives_its_bits, line};
@@ -42,6 +45,13 @@ fn options(folder: &Path) -> Options {
     Options::new().header(HEADER.0, HEADER.1).kept_in(folder)
 }
 
+/// A folder in which PTX may be kept.
+fn private() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
+    folder
+}
+
 fn kept(folder: &Path) -> Vec<PathBuf> {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
@@ -49,7 +59,7 @@ fn kept(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn what_is_compiled_gives_the_bits_of_its_reference_and_is_kept() {
     compiled(|device| {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = private();
         let compile = || Program::compile(device, "swish.cu", SOURCE, &options(folder.path())).unwrap();
         let all = [(); 2].map(|()| Numbers::new(1).near(300));
         for origin in [Origin::Compiled, Origin::Kept, Origin::Kept] {
@@ -90,7 +100,7 @@ fn what_is_compiled_gives_the_bits_of_its_reference_and_is_kept() {
 fn products_and_sums_are_contracted_only_where_it_is_said() {
     compiled(|device| {
         let has_fused = |options: Options| {
-            let folder = tempfile::tempdir().unwrap();
+            let folder = private();
             let program = Program::compile(device, "swish.cu", SOURCE, &options.kept_in(folder.path())).unwrap();
             assert_eq!(program.kernels().count(), 3);
             fs::read_to_string(&kept(folder.path())[0]).unwrap().contains("fma.rn.f32")
@@ -104,7 +114,7 @@ fn products_and_sums_are_contracted_only_where_it_is_said() {
 #[test]
 fn an_error_of_the_compilers_is_told_with_its_line() {
     compiled(|device| {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = private();
         let error = |source: &str, options: &Options| {
             let Err(ProgramError::Compile(error)) = Program::compile(device, "swish.cu", source, options) else {
                 panic!("the compiler takes it, or is not asked: {source}")
@@ -150,7 +160,7 @@ fn an_error_of_the_compilers_is_told_with_its_line() {
 #[test]
 fn where_nothing_can_be_kept_it_is_compiled_and_said() {
     compiled(|device| {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = private();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
         let program = Program::compile(device, "swish.cu", SOURCE, &options(&file)).unwrap();
@@ -165,9 +175,71 @@ fn where_nothing_can_be_kept_it_is_compiled_and_said() {
 }
 
 #[test]
+fn nothing_is_kept_of_a_source_that_reads_a_file_by_its_whole_path() {
+    compiled(|device| {
+        let folder = private();
+        let header = folder.path().join("by.cuh");
+        let inner = folder.path().join("kernels");
+        for include in [
+            format!("#include \"{}\"\n", header.display()),
+            format!("#define BY <{}>\n#include BY\n", header.display()),
+        ] {
+            let source = format!("{include}extern \"C\" __global__ void probe(float* a) {{ *a = BY_SO_MUCH; }}\n");
+            let compile = || Program::compile(device, "probe.cu", &source, &options(&inner));
+            for by in ["1.0f", "2.0f"] {
+                fs::write(&header, format!("#define BY_SO_MUCH {by}\n")).unwrap();
+                let program = compile().unwrap();
+                assert!(
+                    matches!(program.origin(), Origin::CompiledOnly(Some(reason)) if reason.contains("nobody sees change")),
+                    "{program:?}"
+                );
+            }
+            fs::write(&header, "what nobody compiles\n").unwrap();
+            compile().unwrap_err();
+        }
+        assert!(!inner.exists(), "nothing is kept");
+    });
+}
+
+#[test]
+fn where_others_could_put_something_nothing_is_read_or_kept() {
+    compiled(|device| {
+        let folder = private();
+        let inner = folder.path().join("kernels");
+        let compile = || Program::compile(device, "swish.cu", SOURCE, &options(&inner)).unwrap();
+        assert_eq!(compile().origin(), &Origin::Compiled);
+        fs::set_permissions(&inner, Permissions::from_mode(0o777)).unwrap();
+        let program = compile();
+        assert!(
+            matches!(program.origin(), Origin::CompiledOnly(Some(reason)) if reason.contains("expected mode 0700")),
+            "{program:?}"
+        );
+        fs::set_permissions(&inner, Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(compile().origin(), &Origin::Kept);
+    });
+}
+
+#[test]
+fn what_is_no_ptx_is_told_with_the_flags_and_what_does_not_load_is_not_kept() {
+    compiled(|device| {
+        let folder = private();
+        let error = Program::compile(device, "swish.cu", SOURCE, &options(folder.path()).flag("-dlto")).unwrap_err();
+        let words = error.to_string();
+        assert!(
+            words.contains("expected flags with which NVRTC makes PTX of `swish.cu`") && words.contains("-dlto"),
+            "{words}"
+        );
+        // A source without kernels compiles, and is none that loads.
+        let source = "__device__ int number;\n";
+        Program::compile(device, "number.cu", source, &options(folder.path())).unwrap_err();
+        assert!(kept(folder.path()).is_empty());
+    });
+}
+
+#[test]
 fn several_threads_compile_at_once() {
     compiled(|device| {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = private();
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
