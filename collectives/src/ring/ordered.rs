@@ -201,15 +201,40 @@ async fn add(
     own: &[Piece],
     mut goes: Goes<'_, '_>,
 ) -> Result<(), RingError> {
-    if let Some(through) = Through::find(passage, own).await {
-        return through.visit(passage, from, own, goes).await;
+    let mut travel = passage.layout().travel();
+    let first = travel.next().expect("a gradient has its number of samples");
+    // At once, so that a link that breaks ends this before there is a gradient.
+    let receiving = receive_running(passage, from.as_deref_mut(), first);
+    let finding = async { Ok(Through::find(passage, own).await) };
+    let (running, through) = tokio::try_join!(receiving, finding)?;
+    if let Some(through) = through {
+        let first = running.map(copied);
+        return through.visit(passage, from, first, own, goes).await;
     }
-    for index in passage.layout().travel() {
+    put(passage, running, own, first, &mut goes).await?;
+    for index in travel {
         let running = receive_running(passage, from.as_deref_mut(), index).await?;
-        let mut terms = terms(passage, running, own, index).await?;
-        goes.put(passage, index, &mut terms).await?;
+        put(passage, running, own, index, &mut goes).await?;
     }
     Ok(())
+}
+
+/// Adds a visit's shards to one chunk.
+async fn put(
+    passage: Passage<'_>,
+    running: Option<Payload<'_>>,
+    own: &[Piece],
+    index: u32,
+    goes: &mut Goes<'_, '_>,
+) -> Result<(), RingError> {
+    let mut terms = terms(passage, running, own, index).await?;
+    goes.put(passage, index, &mut terms).await
+}
+
+fn copied(mut running: Payload<'_>) -> Vec<u8> {
+    let mut bytes = vec![0; running.left()];
+    running.copy_to(&mut bytes);
+    bytes
 }
 
 /// A chunk of the sum so far. None where the sum begins.

@@ -60,11 +60,12 @@ impl Through {
         })
     }
 
-    /// Makes the visit.
+    /// Makes the visit. The first chunk of the running sum is here already, if there is one.
     pub(super) async fn visit(
         mut self,
         passage: Passage<'_>,
         from: Option<&mut Incoming>,
+        first: Option<Vec<u8>>,
         own: &[Piece],
         mut goes: Goes<'_, '_>,
     ) -> Result<(), RingError> {
@@ -74,7 +75,7 @@ impl Through {
         }
         let room = Room::default();
         let (under_way, coming) = channel(PASSING_AT_ONCE);
-        let sending = self.send_all(passage, from, there, &room, under_way);
+        let sending = self.send_all(passage, (from, first), there, &room, under_way);
         let going = go_on(passage, coming, here, &room, &mut goes);
         tokio::try_join!(sending, going)?;
         if let Some(stays) = &self.stays {
@@ -87,7 +88,7 @@ impl Through {
     async fn send_all(
         &self,
         passage: Passage<'_>,
-        mut from: Option<&mut Incoming>,
+        (mut from, mut first): (Option<&mut Incoming>, Option<Vec<u8>>),
         there: &[Piece],
         room: &Room,
         under_way: Sender<UnderWay>,
@@ -98,7 +99,9 @@ impl Through {
             let mut bytes = room.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
             bytes.resize(range.len(), 0);
             for index in chunks.clone().rev() {
-                if let Some(mut running) = receive_running(passage, from.as_deref_mut(), index).await? {
+                if let Some(first) = first.take() {
+                    bytes[within(layout, index, &range)].copy_from_slice(&first);
+                } else if let Some(mut running) = receive_running(passage, from.as_deref_mut(), index).await? {
                     running.copy_to(&mut bytes[within(layout, index, &range)]);
                 }
             }

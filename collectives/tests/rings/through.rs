@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use sardana_collectives::gradient::GradientBuffer;
 use sardana_collectives::layout::Layout;
-use sardana_collectives::ring::RingError;
+use sardana_collectives::ring::{RingError, RingInput};
 use sardana_protocol::job::Order;
 use sardana_protocol::plan::Owners;
 use sardana_protocol::state::{Dtype, TensorSpec};
@@ -94,6 +94,33 @@ async fn no_gradient_comes_from_where_the_sum_passes() {
     let crossed = [&far.crossed.down, &far.crossed.up, &far.crossed.lowered].map(|bytes| bytes.load(Ordering::Relaxed));
     // Each of two shards a rank; the first rank's sum begins there. The closer's stays as well.
     assert_eq!(crossed, [4 * gradient, 3 * gradient, 0].map(|bytes| bytes * STEPS));
+}
+
+#[tokio::test]
+async fn a_rank_whose_gradient_is_not_written_yet_sees_that_the_rank_before_it_is_gone() {
+    let dance = Dance {
+        layout: even(Dtype::F32),
+        ..Dance::new(Order::Exact, 2, 4)
+    };
+    // The steady plan, in which the second rank has one visit, behind the first rank's.
+    let plan = &dance.steady;
+    let mut links = in_process_links(plan, plan).into_iter();
+    drop(links.next());
+    let dancer = start(config(1, plan, plan, &dance.layout), links.next().unwrap());
+    dancer.begin(FIRST_STEP, GradientBuffer::zeros(&dance.layout));
+    let mut buffers = Vec::new();
+    for shard in 2..4 {
+        let mut buffer = GradientBuffer::zeros(&dance.layout);
+        let input = RingInput::Piece {
+            step: FIRST_STEP,
+            shards: ShardRange::one(shard),
+            gradient: buffer.awaited(&dance.layout),
+        };
+        dancer.inbox.send(input).unwrap();
+        buffers.push(buffer);
+    }
+    let end = patiently(dancer.ring).await.unwrap();
+    assert!(matches!(end, Err(RingError::Link { .. })), "{end:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
