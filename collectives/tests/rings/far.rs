@@ -88,11 +88,6 @@ impl Memory {
         writer.finish().unwrap();
     }
 
-    /// All bytes there.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        self.bytes.lock().unwrap().clone()
-    }
-
     /// Later, and not in the order in which it was asked for.
     async fn late(&self, at: usize) {
         for _ in 0..at / 7 % 5 {
