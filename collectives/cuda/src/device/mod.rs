@@ -19,7 +19,7 @@ mod timing;
 use std::any::Any;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, sys};
 
@@ -41,7 +41,11 @@ use loaded::Modules;
 
 /// A GPU. Clones are the same one. A process uses one, because a fault of the device ends all that the process has on it.
 #[derive(Debug, Clone)]
-pub struct Device(Arc<Inner>);
+pub struct Device(Arc<Inner>, Arc<Serving>);
+
+/// What serves all that use a device, as long as somebody has it. It has the device by itself: see [`Device::to_serve`].
+#[derive(Debug, Default)]
+struct Serving(Mutex<Option<Arc<dyn Any + Send + Sync>>>);
 
 #[derive(Debug)]
 struct Inner {
@@ -57,8 +61,6 @@ struct Inner {
     down: AtomicU64,
     /// Most bytes that gradients may take of the device's memory; `u64::MAX` if it was not said.
     gradient_room: AtomicU64,
-    /// What serves those that use the device, as long as one of them does.
-    served: Mutex<Weak<dyn Any + Send + Sync>>,
     /// The first failure, which every later call says again.
     failure: OnceLock<DeviceError>,
 }
@@ -123,7 +125,7 @@ impl Device {
 
     fn new(driver: Driver, context: Arc<CudaContext>, compute: Arc<CudaStream>, bytes: u64) -> Result<Self, DeviceError> {
         let copies = context.new_stream().map_err(|error| failed("start", error))?;
-        Ok(Self(Arc::new(Inner {
+        let inner = Inner {
             driver,
             context,
             compute,
@@ -134,9 +136,9 @@ impl Device {
             up: AtomicU64::new(0),
             down: AtomicU64::new(0),
             gradient_room: AtomicU64::new(u64::MAX),
-            served: Mutex::new(Weak::<()>::new()),
             failure: OnceLock::new(),
-        })))
+        };
+        Ok(Self(Arc::new(inner), Arc::default()))
     }
 
     /// What is known of the device's memory: of tensors alone, not of what other libraries have there.
@@ -168,18 +170,23 @@ impl Device {
         Ok(locked(&self.0.device_memory).left().min(self.free_memory()?))
     }
 
-    /// What serves all that use the device. It is made where there is none, and ends with the last of those that have it.
+    /// The same device, for what serves those that use it: it is served by nothing, and keeps nothing that serves.
+    pub(crate) fn to_serve(&self) -> Self {
+        Self(Arc::clone(&self.0), Arc::default())
+    }
+
+    /// What serves all that use the device. It is made where there is none, and ends with the last of those that have the device or it. `make` is given the
+    /// device [to serve](Self::to_serve).
     pub(crate) fn served<T: Any + Send + Sync>(
         &self,
-        make: impl FnOnce() -> Result<T, DeviceError>,
+        make: impl FnOnce(Self) -> Result<T, DeviceError>,
     ) -> Result<Arc<T>, DeviceError> {
-        let mut served = self.0.served.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Ok(found)) = served.upgrade().map(Arc::downcast) {
+        let mut served = self.1.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Ok(found)) = served.clone().map(Arc::downcast) {
             return Ok(found);
         }
-        let made = Arc::new(make()?);
-        let weak: Weak<T> = Arc::downgrade(&made);
-        *served = weak;
+        let made = Arc::new(make(self.to_serve())?);
+        *served = Some(Arc::clone(&made) as _);
         Ok(made)
     }
 
@@ -216,6 +223,14 @@ impl Device {
     /// When the device has failed.
     pub fn wait(&self, stream: Stream, moment: &Moment) -> Result<(), DeviceError> {
         self.call("wait for a moment", || self.stream(stream).wait(&moment.0))
+    }
+
+    /// The host waits for `moment`.
+    ///
+    /// # Errors
+    /// When the device has failed, as may be found out only here.
+    pub fn wait_here(&self, moment: &Moment) -> Result<(), DeviceError> {
+        self.call("wait for a moment", || moment.0.synchronize())
     }
 
     /// What is enqueued on `stream` from now on waits for all that is enqueued on the other one so far.

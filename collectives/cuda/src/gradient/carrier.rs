@@ -17,7 +17,7 @@ use crate::device::{Device, DeviceError, DeviceTensor, Float, Moment, Pinned, St
 /// Copies that are under way at once: one lands while the next ones come. A ring gives as many parts of a sum.
 const SLOTS: usize = PASSING_AT_ONCE;
 
-/// What serves all gradients of a device, as long as there are any.
+/// What serves all gradients of a device, from the first one on, as long as the device is used.
 #[derive(Debug)]
 pub(super) struct Carrier {
     device: Device,
@@ -60,10 +60,10 @@ pub(super) struct Part {
 
 impl Carrier {
     pub(super) fn of(device: &Device) -> Result<Arc<Self>, DeviceError> {
-        device.served(|| Self::new(device))
+        device.served(Self::new)
     }
 
-    fn new(device: &Device) -> Result<Self, DeviceError> {
+    fn new(device: Device) -> Result<Self, DeviceError> {
         let room = device.memory_left()? / 4 * 3;
         let (orders, coming) = channel();
         let own = device.clone();
@@ -71,7 +71,7 @@ impl Carrier {
         // Without it what is asked for fails, and says so.
         let thread = thread.spawn(move || Carrying::new(own).run(&coming)).ok();
         Ok(Self {
-            device: device.clone(),
+            device,
             held: AtomicU64::new(0),
             room,
             slots: Mutex::default(),
