@@ -116,31 +116,28 @@ fn add_shards(
     step: Step,
     buffer: &mut GradientBuffer,
 ) -> Result<(), ReferenceError> {
+    let failed = |source| ReferenceError::Model {
+        step,
+        operation: "compute a gradient",
+        source,
+    };
     buffer.clear();
     for index in 0..sampler.shards() {
         let shard = sampler.shard(step, index);
         let mode = if index == 0 { WriteMode::Store } else { WriteMode::Add };
         let mut writer = buffer.writer(layout, mode);
         if shard.is_empty() {
-            writer.zero();
+            writer.zero().map_err(|source| failed(source.into()))?;
             continue;
         }
-        model.gradient(&shard, &mut writer).map_err(|source| ReferenceError::Model {
-            step,
-            operation: "compute a gradient",
-            source,
-        })?;
+        model.gradient(&shard, &mut writer).map_err(failed)?;
         writer.finish().map_err(|source| ReferenceError::Gradient {
             step,
             shard: index,
             source,
         })?;
     }
-    buffer.lower().map_err(|source| ReferenceError::Model {
-        step,
-        operation: "compute a gradient",
-        source: source.into(),
-    })
+    buffer.lower().map_err(|source| failed(source.into()))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::memory::{Memory, Owner, Writing};
 use super::resident::{Resident, ResidentError};
+use super::writer::Written;
 use super::{GradientWriter, WriteMode};
 use crate::block_on::block_on;
 use crate::layout::Layout;
@@ -22,7 +23,7 @@ pub struct GradientBuffer {
     /// The gradient counts: its number of samples is shown.
     counts: bool,
     /// What its writer notes, kept for the next one.
-    written: Vec<bool>,
+    written: Vec<Written>,
 }
 
 /// A gradient to be read, perhaps while it is being written: of each chunk what it holds once it is whole.
@@ -70,6 +71,15 @@ impl GradientBuffer {
         self.memory.all_mut()
     }
 
+    /// Waits until all that was written is computed, where some of it was only enqueued elsewhere. It stays there.
+    ///
+    /// # Errors
+    /// When it could not be computed.
+    pub fn wait_computed(&self) -> Result<(), ResidentError> {
+        let resident = self.memory.elsewhere().lying_there().cloned();
+        resident.map_or(Ok(()), |resident| resident.wait_computed())
+    }
+
     /// Waits until all of it is in the host's memory, where some of it may lie elsewhere. It stays there as well.
     ///
     /// # Errors
@@ -91,6 +101,11 @@ impl GradientBuffer {
     #[must_use]
     pub fn has_memory_elsewhere(&self) -> bool {
         self.memory.elsewhere().resident().is_some()
+    }
+
+    /// Lets go of its memory elsewhere, if nothing lies there alone.
+    pub(super) fn let_go_elsewhere(&self) {
+        self.memory.let_go_elsewhere();
     }
 
     /// What holds all tensors of `layout`, where none is in the host's memory alone.
@@ -141,7 +156,7 @@ impl GradientBuffer {
         self.counts = false;
         match mode {
             WriteMode::Store => self.memory.elsewhere().forget(),
-            WriteMode::Add => {}
+            WriteMode::Add => self.memory.still_lost(),
         }
         let writing = self.memory.writing();
         GradientWriter::new(writing, &mut self.written, layout, mode)

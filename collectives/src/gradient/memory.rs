@@ -6,7 +6,6 @@
     reason = "which parts of the memory are written and which are read changes while both go on"
 )]
 
-use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::slice;
@@ -29,12 +28,15 @@ pub struct Lowering {
 }
 
 /// Bytes in chunks of [`CHUNK_BYTES`].
+#[derive(Debug)]
 pub(super) struct Memory {
     start: *mut u8,
     bytes: usize,
     capacity: usize,
     shown: Arc<Shown>,
     elsewhere: Mutex<Elsewhere>,
+    /// Whether some of it lies there, which a reader of all bytes looks at each time.
+    some_elsewhere: Arc<AtomicBool>,
     on_their_way: Arc<OnTheirWay>,
     /// Whether the gradient counts: what lies behind its tensors is written.
     counts: AtomicBool,
@@ -68,8 +70,7 @@ impl Owner {
 
     /// All bytes. None if some of them lie elsewhere alone.
     pub(super) fn all(&self) -> Option<&[u8]> {
-        let is_here =
-            self.elsewhere().is_empty() || (0..self.0.shown.unwritten.len()).all(|chunk| self.0.shown.is_whole(chunk));
+        let is_here = !self.0.some_elsewhere.load(Ordering::Acquire) || self.0.shown.is_all_whole();
         // SAFETY: the bytes are those of the vector that the memory was made from. They are written only through a `Writing`, or in `all_mut`, which need this
         // for themselves, or by a `Lowering`, of which there is none where nothing is to come.
         is_here.then(|| unsafe { slice::from_raw_parts(self.0.start, self.0.bytes) })
@@ -81,7 +82,7 @@ impl Owner {
     /// When the memory is shared.
     pub(super) fn all_mut(&mut self) -> &mut [u8] {
         let memory = self.own();
-        memory.elsewhere().forget();
+        memory.elsewhere_mut().forget();
         // SAFETY: the bytes are those of the vector that the memory was made from, and nothing else has the memory.
         unsafe { slice::from_raw_parts_mut(memory.start, memory.bytes) }
     }
@@ -93,7 +94,7 @@ impl Owner {
     pub(super) fn unwrite(&mut self, bytes: impl Fn(u32) -> usize) {
         let memory = self.own();
         *memory.counts.get_mut() = false;
-        memory.elsewhere().rewrite();
+        memory.elsewhere_mut().rewrite();
         let chunks = memory.shown.unwritten.len();
         let shown = match Arc::get_mut(&mut memory.shown) {
             Some(shown) => shown,
@@ -131,6 +132,14 @@ impl Owner {
         Writing { memory: &self.0 }
     }
 
+    /// What is added to was not written as it should be, if that was so before.
+    pub(super) fn still_lost(&mut self) {
+        let lost = self.elsewhere().lost().cloned();
+        if let Some(reason) = lost {
+            self.0.shown.fail(reason);
+        }
+    }
+
     /// For those that read it.
     pub(super) fn shared(&self) -> Arc<Memory> {
         Arc::clone(&self.0)
@@ -146,6 +155,13 @@ impl Owner {
         self.0.elsewhere()
     }
 
+    /// Nothing lies elsewhere any more, nor is there memory for it, if all of it is here.
+    pub(super) fn let_go_elsewhere(&self) {
+        if self.0.shown.is_all_whole() {
+            self.elsewhere().let_go();
+        }
+    }
+
     /// What holds all tensors elsewhere.
     pub(super) fn resident(&self, layout: &Layout) -> Option<Arc<dyn Resident>> {
         self.0.resident(layout)
@@ -158,7 +174,10 @@ impl Owner {
 
     /// The memory, once nothing is on its way there.
     fn own(&mut self) -> &mut Memory {
-        self.settle();
+        // What is on its way has the memory.
+        if Arc::get_mut(&mut self.0).is_none() {
+            self.settle();
+        }
         Arc::get_mut(&mut self.0).expect("a gradient is not changed while it is read")
     }
 }
@@ -234,9 +253,10 @@ impl Writing<'_> {
         self.memory.shown.grown.notify_waiters();
     }
 
-    /// What was to be written elsewhere was not.
-    pub(super) fn fail(&mut self, reason: ResidentError) {
-        self.memory.shown.fail(reason);
+    /// What was to be written elsewhere was not: that is so until all is stored anew.
+    pub(super) fn lose(&mut self, reason: &ResidentError) {
+        self.elsewhere().lose(reason.clone());
+        self.memory.shown.fail(reason.clone());
     }
 
     /// Bytes of the whole gradient.
@@ -266,12 +286,14 @@ impl Memory {
     fn of(bytes: Vec<u8>) -> Self {
         let mut bytes = ManuallyDrop::new(bytes);
         let chunks = bytes.len().div_ceil(CHUNK_BYTES);
+        let elsewhere = Elsewhere::default();
         Self {
             start: bytes.as_mut_ptr(),
             bytes: bytes.len(),
             capacity: bytes.capacity(),
             shown: Arc::new(Shown::of(chunks)),
-            elsewhere: Mutex::default(),
+            some_elsewhere: elsewhere.is_some(),
+            elsewhere: Mutex::new(elsewhere),
             on_their_way: Arc::default(),
             counts: AtomicBool::new(true),
         }
@@ -297,13 +319,12 @@ impl Memory {
         self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn elsewhere_mut(&mut self) -> &mut Elsewhere {
+        self.elsewhere.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn resident(&self, layout: &Layout) -> Option<Arc<dyn Resident>> {
-        let elsewhere = self.elsewhere();
-        let tensors = (0..layout.tensors().len()).filter_map(|tensor| layout.tensor(tensor));
-        let all = tensors
-            .filter(|section| !section.bytes.is_empty())
-            .all(|section| elsewhere.has(&section.bytes));
-        elsewhere.resident().filter(|_| all && !elsewhere.is_empty()).cloned()
+        self.elsewhere().resident_of_all(layout).cloned()
     }
 
     /// How many bytes there are.
@@ -336,9 +357,14 @@ impl Memory {
         Ok(unsafe { slice::from_raw_parts(start, range.len()) })
     }
 
-    /// What holds all of so many tensors that have elements, as soon as it is known. None if one was written here.
+    /// What holds all of so many tensors that have elements, as soon as it is known. None if one was written here, or something has failed: who asks for a
+    /// chunk is told what.
     pub(super) async fn lies(&self, tensors: usize) -> Option<Arc<dyn Resident>> {
-        self.told(|| self.elsewhere().lies(tensors)).await
+        let look = || match self.shown.failed.get() {
+            Some(_) => Some(None),
+            None => self.elsewhere().lies(tensors),
+        };
+        self.shown.told(look).await
     }
 
     /// The bytes `range`, which lie behind the tensors, as soon as the gradient counts.
@@ -346,7 +372,8 @@ impl Memory {
     /// # Panics
     /// When some of them lie elsewhere, or beyond the gradient.
     pub(super) async fn tail(&self, range: Range<usize>) -> &[u8] {
-        self.told(|| self.counts.load(Ordering::Acquire).then_some(())).await;
+        let counts = || self.counts.load(Ordering::Acquire).then_some(());
+        self.shown.told(counts).await;
         assert!(
             range.start <= range.end && range.end <= self.bytes && !self.elsewhere().has_some_of(&range),
             "what lies behind the tensors is here"
@@ -355,20 +382,6 @@ impl Memory {
         let start = unsafe { self.start.add(range.start) };
         // SAFETY: the same; and from when the gradient counts until the memory is not shared, a `Lowering` alone writes, which has none of these.
         unsafe { slice::from_raw_parts(start, range.len()) }
-    }
-
-    /// What `look` finds, as soon as it finds something. It looks whenever something has become known.
-    async fn told<T>(&self, look: impl Fn() -> Option<T>) -> T {
-        loop {
-            let grown = self.shown.grown.notified();
-            tokio::pin!(grown);
-            // From here on nothing is missed.
-            grown.as_mut().enable();
-            if let Some(found) = look() {
-                return found;
-            }
-            grown.await;
-        }
     }
 
     /// Where chunk `index` lies.
@@ -381,18 +394,5 @@ impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: these are the parts of the vector that this value was made from, and it is given back once.
         drop(unsafe { Vec::from_raw_parts(self.start, self.bytes, self.capacity) });
-    }
-}
-
-impl fmt::Debug for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = (0..self.shown.unwritten.len())
-            .filter(|&chunk| self.shown.is_whole(chunk))
-            .count();
-        f.debug_struct("Memory")
-            .field("bytes", &self.bytes)
-            .field("chunks", &self.shown.unwritten.len())
-            .field("whole", &whole)
-            .finish_non_exhaustive()
     }
 }

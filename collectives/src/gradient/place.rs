@@ -6,15 +6,18 @@ use std::sync::Arc;
 use sardana_protocol::state::Dtype;
 
 use super::memory::Writing;
+use super::writer::Written;
 use super::{Resident, WriteMode};
 use crate::layout::cut;
 
 /// Where a tensor goes that a [`GradientWriter`](super::GradientWriter) has claimed: it is either written to a [`Resident`] and [kept](Self::keep) there, or
-/// [written here](Self::write_next), from its first byte to its last. If neither is done the buffer's content is meaningless.
+/// [written here](Self::write_next), from its first byte to its last. If neither is done it is [not written](super::GradientError::NotWritten).
 #[derive(Debug)]
 #[must_use = "a tensor is kept elsewhere or written here"]
 pub struct TensorPlace<'w, 'a> {
     writing: &'w mut Writing<'a>,
+    /// How far its writer finds it.
+    found: &'w mut Written,
     bytes: Range<usize>,
     dtype: Dtype,
     mode: WriteMode,
@@ -22,9 +25,19 @@ pub struct TensorPlace<'w, 'a> {
 }
 
 impl<'w, 'a> TensorPlace<'w, 'a> {
-    pub(super) const fn new(writing: &'w mut Writing<'a>, bytes: Range<usize>, dtype: Dtype, mode: WriteMode) -> Self {
+    pub(super) const fn new(
+        writing: &'w mut Writing<'a>,
+        found: &'w mut Written,
+        bytes: Range<usize>,
+        dtype: Dtype,
+        mode: WriteMode,
+    ) -> Self {
+        if bytes.start == bytes.end {
+            *found = Written::Whole;
+        }
         Self {
             writing,
+            found,
             bytes,
             dtype,
             mode,
@@ -78,6 +91,7 @@ impl<'w, 'a> TensorPlace<'w, 'a> {
     pub fn keep(self, resident: Arc<dyn Resident>) {
         assert!(self.may_be_kept() && self.written == 0, "a tensor lies in one place");
         self.writing.keep(self.bytes, resident);
+        *self.found = Written::Whole;
     }
 
     /// Writes its next bytes here, or adds them. No element is split.
@@ -96,5 +110,8 @@ impl<'w, 'a> TensorPlace<'w, 'a> {
             self.writing.write(part, |here| self.mode.put_bytes(self.dtype, here, values));
         }
         self.written += bytes.len();
+        if end == self.bytes.end {
+            *self.found = Written::Whole;
+        }
     }
 }

@@ -7,15 +7,23 @@ use std::error::Error;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sardana_protocol::state::Dtype;
 
 use super::memory::Lowering;
 use super::passing::Passing;
+use crate::layout::Layout;
 use crate::limits::{LOWERED_AHEAD, LOWERED_BYTES};
 
 /// Memory elsewhere for the tensors of one gradient, laid out as that is. A [`TensorPlace`](super::TensorPlace) gives it to a buffer.
 pub trait Resident: Any + fmt::Debug + Send + Sync {
+    /// Waits until what was written there is computed. Returns at once where writing waits for that.
+    ///
+    /// # Errors
+    /// When it could not be computed.
+    fn wait_computed(&self) -> Result<(), ResidentError>;
+
     /// Brings a part of what was written there last to the host: returns at once, and writes what it is told to, or fails it, once that is known.
     /// Until then nothing else is written to that part.
     fn lower(self: Arc<Self>, lowering: Lowering);
@@ -55,17 +63,40 @@ pub(super) struct Elsewhere {
     resident: Option<Arc<dyn Resident>>,
     /// Tensors that lie there, whether or not they were brought here as well.
     kept: Ranges,
+    /// Whether there are some, for those that do not lock this.
+    some: Arc<AtomicBool>,
     /// What of them was not asked for yet.
     waiting: Ranges,
     /// How many tensors were left there since the gradient began to be written.
     left_there: usize,
     /// Whether one was written here since then.
     wrote_here: bool,
+    /// Why what lies there is not what was to be written.
+    lost: Option<ResidentError>,
 }
 
 impl Elsewhere {
     pub(super) fn resident(&self) -> Option<&Arc<dyn Resident>> {
         self.resident.as_ref()
+    }
+
+    /// Whether something lies there: told by this, too.
+    pub(super) fn is_some(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.some)
+    }
+
+    /// The resident, if a tensor lies there.
+    pub(super) fn lying_there(&self) -> Option<&Arc<dyn Resident>> {
+        self.resident.as_ref().filter(|_| !self.is_empty())
+    }
+
+    /// The resident, if all tensors lie there.
+    pub(super) fn resident_of_all(&self, layout: &Layout) -> Option<&Arc<dyn Resident>> {
+        let tensors = (0..layout.tensors().len()).filter_map(|tensor| layout.tensor(tensor));
+        let all = tensors
+            .filter(|section| !section.bytes.is_empty())
+            .all(|section| self.has(&section.bytes));
+        self.lying_there().filter(|_| all)
     }
 
     pub(super) fn has(&self, tensor: &Range<usize>) -> bool {
@@ -89,6 +120,7 @@ impl Elsewhere {
         self.resident = Some(resident);
         self.left_there += usize::from(!tensor.is_empty());
         self.kept.insert(tensor.clone());
+        self.some.store(!self.is_empty(), Ordering::Release);
         self.waiting.insert(tensor);
     }
 
@@ -134,6 +166,23 @@ impl Elsewhere {
     pub(super) fn forget(&mut self) {
         self.kept.0.clear();
         self.waiting.0.clear();
+        self.some.store(false, Ordering::Release);
+        self.lost = None;
+    }
+
+    /// Likewise, and its memory is not kept.
+    pub(super) fn let_go(&mut self) {
+        self.forget();
+        self.resident = None;
+    }
+
+    /// What lies there is not what was to be written.
+    pub(super) fn lose(&mut self, reason: ResidentError) {
+        self.lost = Some(reason);
+    }
+
+    pub(super) const fn lost(&self) -> Option<&ResidentError> {
+        self.lost.as_ref()
     }
 
     /// What is to be asked for because `chunk` is, from which; it counts as asked for from now on. Sums travel from the end to the start, so what lies

@@ -1,5 +1,6 @@
 //! What readers are shown of a gradient while it is written. Knows not where its bytes lie.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +12,6 @@ use crate::layout::cut;
 use crate::limits::CHUNK_BYTES;
 
 /// What readers are shown of one gradient. The next one in the same memory has its own, unless nobody has this any more.
-#[derive(Debug)]
 pub(super) struct Shown {
     /// Bytes of each chunk that are not written yet. A chunk that lacks none is whole.
     pub(super) unwritten: Box<[AtomicUsize]>,
@@ -34,6 +34,10 @@ impl Shown {
         self.unwritten[chunk].load(Ordering::Acquire) == 0
     }
 
+    pub(super) fn is_all_whole(&self) -> bool {
+        (0..self.unwritten.len()).all(|chunk| self.is_whole(chunk))
+    }
+
     /// The bytes `range` are written now.
     pub(super) fn show(&self, range: Range<usize>) {
         for (chunk, bytes) in parts(range) {
@@ -44,10 +48,35 @@ impl Shown {
         }
     }
 
+    /// What `look` finds, as soon as it finds something. It looks whenever something has become known.
+    pub(super) async fn told<T>(&self, look: impl Fn() -> Option<T>) -> T {
+        loop {
+            let grown = self.grown.notified();
+            tokio::pin!(grown);
+            // From here on nothing is missed.
+            grown.as_mut().enable();
+            if let Some(found) = look() {
+                return found;
+            }
+            grown.await;
+        }
+    }
+
     pub(super) fn fail(&self, reason: ResidentError) {
         // What failed first is the reason of all that follows.
         let _ = self.failed.set(reason);
         self.grown.notify_waiters();
+    }
+}
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let chunks = self.unwritten.len();
+        f.debug_struct("Shown")
+            .field("chunks", &chunks)
+            .field("whole", &(0..chunks).filter(|&chunk| self.is_whole(chunk)).count())
+            .field("failed", &self.failed)
+            .finish_non_exhaustive()
     }
 }
 

@@ -67,6 +67,11 @@ impl Sum {
         self.buffer.resident(layout)
     }
 
+    /// It lies here alone from now on: for a sum that is kept after it was applied.
+    pub fn let_go_elsewhere(&self) {
+        self.buffer.let_go_elsewhere();
+    }
+
     /// The buffer, to be used again.
     #[must_use]
     pub fn into_buffer(self) -> GradientBuffer {

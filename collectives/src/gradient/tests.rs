@@ -48,7 +48,7 @@ fn storing_leaves_nothing_of_what_was_there() {
     writer.finish().unwrap();
     assert_eq!(used, GradientBuffer::zeros(&layout));
     write(&mut used, &layout, WriteMode::Store, 9.0);
-    used.writer(&layout, WriteMode::Store).zero();
+    used.writer(&layout, WriteMode::Store).zero().unwrap();
     assert_eq!(used, GradientBuffer::zeros(&layout));
 }
 
@@ -63,7 +63,7 @@ fn an_empty_shard_is_a_buffer_of_zeros() {
     writer.samples(7).unwrap();
     writer.finish().unwrap();
     let mut added = stored.clone();
-    stored.writer(&layout, WriteMode::Add).zero();
+    stored.writer(&layout, WriteMode::Add).zero().unwrap();
     reduce::add(
         &layout,
         0..layout.bytes(),

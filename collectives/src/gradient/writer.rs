@@ -5,7 +5,7 @@ use std::ops::Range;
 use sardana_protocol::state::{Dtype, TensorSpec};
 
 use super::memory::Writing;
-use super::{GradientError, TensorPlace, WriteMode, locate, read_u64};
+use super::{GradientError, ResidentError, TensorPlace, WriteMode, locate, read_u64};
 use crate::layout::{Layout, Section, cut};
 use crate::reduce;
 
@@ -16,19 +16,39 @@ pub struct GradientWriter<'a> {
     writing: Writing<'a>,
     layout: &'a Layout,
     mode: WriteMode,
-    /// Which tensors are written.
-    tensors: &'a mut [bool],
+    /// How far each tensor is.
+    tensors: &'a mut [Written],
     /// Which auxiliary sums are reported.
-    auxiliary: &'a mut [bool],
+    auxiliary: &'a mut [Written],
     samples: usize,
+}
+
+/// How far what a gradient is made of is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    No,
+    /// It has its [`TensorPlace`].
+    Claimed,
+    Whole,
+}
+
+impl Written {
+    /// Whether it was not begun. From now on it is `to`.
+    fn begin(&mut self, to: Self) -> bool {
+        let is_new = *self == Self::No;
+        if is_new {
+            *self = to;
+        }
+        is_new
+    }
 }
 
 impl<'a> GradientWriter<'a> {
     /// `written` is memory for what is written by and by.
-    pub(super) fn new(writing: Writing<'a>, written: &'a mut Vec<bool>, layout: &'a Layout, mode: WriteMode) -> Self {
+    pub(super) fn new(writing: Writing<'a>, written: &'a mut Vec<Written>, layout: &'a Layout, mode: WriteMode) -> Self {
         let tensors = layout.tensors().len();
         written.clear();
-        written.resize(tensors + layout.auxiliary(), false);
+        written.resize(tensors + layout.auxiliary(), Written::No);
         let (tensors, auxiliary) = written.split_at_mut(tensors);
         Self {
             tensors,
@@ -83,13 +103,19 @@ impl<'a> GradientWriter<'a> {
         Ok(())
     }
 
-    /// Claims the tensor `tensor`, an index into [`Layout::tensors`], for what writes it elsewhere, or part by part.
+    /// Claims the tensor `tensor`, an index into [`Layout::tensors`], for what writes it elsewhere, or part by part. It is written once that is done.
     ///
     /// # Errors
     /// When there is no such tensor of that size and type, or it is already written.
     pub fn place(&mut self, tensor: usize, dtype: Dtype, elements: usize) -> Result<TensorPlace<'_, 'a>, GradientError> {
-        let at = self.claim_anywhere(tensor, dtype, elements)?;
-        Ok(TensorPlace::new(&mut self.writing, at, dtype, self.mode))
+        let at = self.claim_anywhere(tensor, dtype, elements, Written::Claimed)?;
+        Ok(TensorPlace::new(
+            &mut self.writing,
+            &mut self.tensors[tensor],
+            at,
+            dtype,
+            self.mode,
+        ))
     }
 
     /// Reports the shard's auxiliary sum `index`; one that is not reported counts as 0.
@@ -101,7 +127,7 @@ impl<'a> GradientWriter<'a> {
         let Some(reported) = self.auxiliary.get_mut(index) else {
             return Err(GradientError::NoSuchAuxiliary { auxiliary, index });
         };
-        if std::mem::replace(reported, true) {
+        if !reported.begin(Written::Whole) {
             return Err(GradientError::AuxiliaryTwice(index));
         }
         self.put_auxiliary(index, value);
@@ -126,7 +152,7 @@ impl<'a> GradientWriter<'a> {
     /// # Errors
     /// When a tensor or the number of samples is missing.
     pub fn finish(mut self) -> Result<(), GradientError> {
-        if let Some(missing) = self.tensors.iter().position(|written| !written) {
+        if let Some(missing) = self.tensors.iter().position(|written| *written != Written::Whole) {
             return Err(GradientError::NotWritten(self.layout.tensors()[missing].clone()));
         }
         if self.samples != 1 {
@@ -137,12 +163,15 @@ impl<'a> GradientWriter<'a> {
     }
 
     /// Instead of writing anything: the shard is empty. The same bits as storing or adding a buffer of zeros.
-    pub fn zero(mut self) {
+    ///
+    /// # Errors
+    /// When zeros could not be added where the gradient lies: the worker gives up and says so. Until it is stored anew, whoever reads the gradient is told, too.
+    pub fn zero(mut self) -> Result<(), ResidentError> {
         let (layout, mode) = (self.layout, self.mode);
         for tensor in 0..layout.tensors().len() {
-            let section = layout.tensor(tensor).filter(|_| !self.tensors[tensor]);
+            let section = layout.tensor(tensor).filter(|_| self.tensors[tensor] == Written::No);
             let Some(section) = section else { continue };
-            if mode == WriteMode::Add && self.zero_elsewhere(&section) {
+            if mode == WriteMode::Add && self.zero_elsewhere(&section)? {
                 continue;
             }
             self.writing.write_here();
@@ -156,26 +185,25 @@ impl<'a> GradientWriter<'a> {
         if self.samples == 0 {
             self.put_samples(0);
         }
+        Ok(())
     }
 
-    /// Adds zeros to what lies elsewhere, if it does.
-    fn zero_elsewhere(&mut self, section: &Section) -> bool {
+    /// Adds zeros to what lies elsewhere. Whether it does.
+    fn zero_elsewhere(&mut self, section: &Section) -> Result<bool, ResidentError> {
         let elsewhere = self.writing.elsewhere();
         let Some(resident) = elsewhere.resident().filter(|_| elsewhere.has(&section.bytes)).cloned() else {
-            return false;
+            return Ok(false);
         };
         drop(elsewhere);
-        match resident.add_zeros(section.dtype, section.bytes.clone()) {
-            Ok(()) => self.writing.keep(section.bytes.clone(), resident),
-            // Whoever asks for it is told.
-            Err(reason) => self.writing.fail(reason),
-        }
-        true
+        let added = resident.add_zeros(section.dtype, section.bytes.clone());
+        added.inspect_err(|reason| self.writing.lose(reason))?;
+        self.writing.keep(section.bytes.clone(), resident);
+        Ok(true)
     }
 
     /// Claims a tensor that is written here.
     fn claim(&mut self, tensor: usize, dtype: Dtype, elements: usize) -> Result<Range<usize>, GradientError> {
-        let at = self.claim_anywhere(tensor, dtype, elements)?;
+        let at = self.claim_anywhere(tensor, dtype, elements, Written::Whole)?;
         if self.writing.elsewhere().has(&at) {
             return Err(GradientError::LiesElsewhere(self.layout.tensors()[tensor].clone()));
         }
@@ -183,9 +211,15 @@ impl<'a> GradientWriter<'a> {
         Ok(at)
     }
 
-    fn claim_anywhere(&mut self, tensor: usize, dtype: Dtype, elements: usize) -> Result<Range<usize>, GradientError> {
+    fn claim_anywhere(
+        &mut self,
+        tensor: usize,
+        dtype: Dtype,
+        elements: usize,
+        to: Written,
+    ) -> Result<Range<usize>, GradientError> {
         let at = locate(self.layout, tensor, dtype, elements)?;
-        if std::mem::replace(&mut self.tensors[tensor], true) {
+        if !self.tensors[tensor].begin(to) {
             return Err(GradientError::WrittenTwice(self.layout.tensors()[tensor].clone()));
         }
         Ok(at)
@@ -194,7 +228,7 @@ impl<'a> GradientWriter<'a> {
     /// Reports 0 for the auxiliary sums that were not reported.
     fn auxiliary_zeros(&mut self) {
         for index in 0..self.auxiliary.len() {
-            if !std::mem::replace(&mut self.auxiliary[index], true) {
+            if self.auxiliary[index].begin(Written::Whole) {
                 self.put_auxiliary(index, 0.0);
             }
         }

@@ -1,6 +1,8 @@
 //! The training thread: does the tasks that it finds at its step driver, one after the other. Knows the model and nothing else: no
 //! network, no membership.
 
+#[cfg(test)]
+mod enqueued;
 mod error;
 
 use std::mem::take;
@@ -254,19 +256,22 @@ fn gradient<M: Trainable>(
     let (step, shard) = (samples.step(), samples.index());
     let _in_shard = tracing::debug_span!("shard", shard).entered();
     let mut writer = buffer.writer(layout, mode);
-    if samples.is_empty() {
-        writer.zero();
-        return Ok(samples.into_room());
-    }
     let failed = |source| TrainingError::Model {
         step,
         operation: "compute a gradient",
         source,
     };
-    model.gradient(&samples, &mut writer).map_err(failed)?;
-    writer
-        .finish()
-        .map_err(|source| TrainingError::Gradient { step, shard, source })?;
+    if samples.is_empty() {
+        writer.zero().map_err(|source| failed(source.into()))?;
+    } else {
+        model.gradient(&samples, &mut writer).map_err(failed)?;
+        writer
+            .finish()
+            .map_err(|source| TrainingError::Gradient { step, shard, source })?;
+    }
+    // A shard that is only enqueued on a device does not count as computed: a kernel that never ends is a stall, and a pace is that of computing. The price:
+    // the next shard's samples are not prepared while the device computes this one.
+    buffer.wait_computed().map_err(|source| failed(source.into()))?;
     Ok(samples.into_room())
 }
 

@@ -109,6 +109,13 @@ impl OnDevice {
         last.map(|(_, (_, moment))| moment.clone())
     }
 
+    /// When all is computed. None if nothing was written there.
+    fn last_computed(&self) -> Option<Moment> {
+        let computed = self.computed();
+        let last = computed.at.values().max_by_key(|(number, _)| *number);
+        last.map(|(_, moment)| moment.clone())
+    }
+
     /// What the carrier needs of it, which is as it must be from this moment on.
     fn part(&self, ready: Moment) -> Part {
         Part {
@@ -139,6 +146,12 @@ fn nothing_there() -> ResidentError {
 }
 
 impl Resident for OnDevice {
+    fn wait_computed(&self) -> Result<(), ResidentError> {
+        let last = self.last_computed();
+        last.map_or(Ok(()), |moment| self.device().wait_here(&moment))
+            .map_err(ResidentError::new)
+    }
+
     fn lower(self: Arc<Self>, lowering: Lowering) {
         match self.computed_at(&lowering.range()) {
             Some(computed) => self.carrier.carry(Order::Bring {

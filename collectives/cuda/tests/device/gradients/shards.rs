@@ -93,13 +93,13 @@ impl Case {
         buffer: &mut GradientBuffer,
         layout: &Layout,
         device: Option<&Device>,
-    ) -> Result<(), OnDeviceError> {
+    ) -> Result<(), Box<dyn Error>> {
         let mut numbers = Numbers::new(self.seed ^ 0x5eed);
         for (number, shard) in self.shards.iter().enumerate() {
             let mode = if number == 0 { WriteMode::Store } else { WriteMode::Add };
             let mut writer = buffer.writer(layout, mode);
             let Some(froms) = shard else {
-                writer.zero();
+                writer.zero()?;
                 continue;
             };
             for (tensor, (&(length, wide), from)) in self.tensors.iter().zip(froms).enumerate() {
@@ -165,7 +165,7 @@ pub(crate) fn written_and_read(
     layout: &Layout,
     device: &Device,
 ) -> Result<Vec<u8>, Box<dyn Error>> {
-    let found = case.write(buffer, layout, Some(device)).map_err(Into::into);
+    let found = case.write(buffer, layout, Some(device));
     let found = found.and_then(|()| Ok(read(&buffer.complete(), layout)?));
     buffer.clear();
     found
