@@ -1,7 +1,9 @@
 //! Sums and states that come to a step driver, each with the event that it came with.
 
 use bytes::Bytes;
-use sardana_collectives::gradient::Sum;
+use sardana_collectives::alone;
+use sardana_collectives::gradient::{GradientBuffer, Sum};
+use sardana_collectives::layout::Layout;
 use sardana_protocol::member::Event;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::snapshot::SnapshotId;
@@ -68,6 +70,25 @@ pub enum Arrival {
 pub(crate) enum Payload {
     Sum(Sum),
     State(SavedState),
+    /// The gradients of a step, which are all.
+    Alone(Alone),
+    /// The training thread adds those up.
+    AddedUp(Step),
+}
+
+/// The gradients of a step of a worker that is alone, in shard order, to be added up.
+#[derive(Debug)]
+pub(super) struct Alone {
+    pub(super) step: Step,
+    pub(super) pieces: Vec<GradientBuffer>,
+}
+
+impl Alone {
+    /// Waits for what of them lies on a device.
+    pub(super) fn add_up(self, layout: &Layout) -> Result<Sum, Mismatch> {
+        let sum = alone::add_up(layout, self.step, self.pieces);
+        sum.map_err(|lost| Mismatch::NotBrought(lost.to_string()))
+    }
 }
 
 impl Arrival {
@@ -151,6 +172,28 @@ impl Accepted {
         self.accept(aside.map(Payload::Sum), trailer)
     }
 
+    /// What was accepted and is still to be added up, unless somebody does so already.
+    pub(super) fn take_alone(&mut self) -> Option<Alone> {
+        match self.next.take() {
+            Some((Payload::Alone(alone), trailer)) => {
+                self.next = Some((Payload::AddedUp(alone.step), trailer));
+                Some(alone)
+            }
+            other @ (Some(_) | None) => {
+                self.next = other;
+                None
+            }
+        }
+    }
+
+    /// This is the sum of it, unless something else was accepted meanwhile.
+    pub(super) fn added_up(&mut self, sum: Sum) {
+        let awaited = |payload: &Payload| matches!(payload, Payload::AddedUp(step) if *step == sum.step());
+        if let Some((payload, _)) = self.next.as_mut().filter(|(payload, _)| awaited(payload)) {
+            *payload = Payload::Sum(sum);
+        }
+    }
+
     /// The sum of `step`, with its trailer.
     pub(super) fn take_sum(&mut self, step: Step) -> Result<(Sum, Trailer), Mismatch> {
         match self.next.take() {
@@ -162,7 +205,7 @@ impl Accepted {
     pub(super) fn take_state(&mut self) -> Result<SavedState, Mismatch> {
         match self.next.take() {
             Some((Payload::State(state), _)) => Ok(state),
-            Some((Payload::Sum(_), _)) | None => Err(Mismatch::NoState),
+            Some((Payload::Sum(_) | Payload::Alone(_) | Payload::AddedUp(_), _)) | None => Err(Mismatch::NoState),
         }
     }
 }

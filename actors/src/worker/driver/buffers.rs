@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sardana_collectives::alone;
-use sardana_collectives::gradient::{GradientBuffer, GradientView, ResidentError, Sum};
+use sardana_collectives::gradient::{GradientBuffer, GradientView, Sum};
 use sardana_collectives::layout::Layout;
 use sardana_protocol::memory::SUMS;
-use sardana_protocol::words::{ShardRange, Step};
+use sardana_protocol::words::ShardRange;
 
 #[derive(Debug)]
 pub(super) struct Buffers {
@@ -75,10 +74,9 @@ impl Buffers {
         self.whole.get_mut(&piece).map(GradientBuffer::complete)
     }
 
-    /// The sum of these pieces, which are all.
-    pub(super) fn add_up(&mut self, step: Step, pieces: &[ShardRange]) -> Result<Sum, ResidentError> {
-        let held = pieces.iter().filter_map(|piece| self.whole.remove(piece));
-        alone::add_up(&self.layout, step, held)
+    /// These pieces, which are all, to be added up.
+    pub(super) fn take_whole(&mut self, pieces: &[ShardRange]) -> Vec<GradientBuffer> {
+        pieces.iter().filter_map(|piece| self.whole.remove(piece)).collect()
     }
 
     /// Uses the buffer of a sum again, if there is one that no task reads any more.

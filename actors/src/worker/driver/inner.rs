@@ -13,7 +13,7 @@ use sardana_protocol::words::{ShardRange, Step};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::arrival::{Accepted, Mismatch, Payload};
+use super::arrival::{Accepted, Alone, Mismatch, Payload};
 use super::buffers::Buffers;
 use super::copies::{Copies, Haste};
 use super::keeping::{HeldShare, Keeping, KeptSum};
@@ -132,6 +132,19 @@ impl Inner {
             return None;
         }
         Some(self.copies.want(step, shares, haste))
+    }
+
+    /// What the training thread adds up before its next task, beside this.
+    pub(super) fn alone(&mut self) -> Option<Alone> {
+        if self.over { None } else { self.accepted.take_alone() }
+    }
+
+    /// It has.
+    pub(super) fn added_up(&mut self, sum: Result<Sum, Mismatch>) {
+        match sum {
+            Ok(sum) => self.accepted.added_up(sum),
+            Err(mismatch) => drop(self.fail(mismatch)),
+        }
     }
 
     /// What the training thread does next. Only that thread changes the state, so that it stands still here.
@@ -318,9 +331,11 @@ impl Inner {
     }
 
     fn sum_alone(&mut self, pieces: &[ShardRange], trailer: Trailer) {
-        let sum = self.buffers.add_up(self.member.step(), pieces);
-        let sum = sum.map_err(|lost| Mismatch::NotBrought(lost.to_string()));
-        let accepted = sum.and_then(|sum| self.accepted.accept(Some(Payload::Sum(sum)), trailer));
+        let alone = Alone {
+            step: self.member.step(),
+            pieces: self.buffers.take_whole(pieces),
+        };
+        let accepted = self.accepted.accept(Some(Payload::Alone(alone)), trailer);
         self.require(accepted);
     }
 

@@ -52,7 +52,11 @@ impl KeptSum {
                 let old = std::mem::replace(kept, Hashed::new(sum));
                 (Self { trailer, ..self }, Some(old.sum))
             }
-            None => (Self::new(sum, trailer), None),
+            None => {
+                // It was applied, and is kept for others, who read it on the host.
+                self.sum().let_go_elsewhere();
+                (Self::new(sum, trailer), None)
+            }
         }
     }
 

@@ -250,7 +250,9 @@ impl StepDriver {
     pub fn next(&self) -> Task {
         let mut inner = self.lock();
         loop {
-            if let Some(task) = inner.task() {
+            let found;
+            (inner, found) = self.task(inner);
+            if let Some(task) = found {
                 return task;
             }
             inner = self
@@ -268,14 +270,27 @@ impl StepDriver {
             tokio::pin!(changed);
             // From here on no change is missed.
             changed.as_mut().enable();
-            if let Some(task) = self.lock().task() {
+            let found = self.task(self.lock()).1;
+            if let Some(task) = found {
                 return task;
             }
             changed.await;
         }
     }
 
-    /// The gradient of [`Task::Gradient`] is in its buffer.
+    /// The next task, if there is one. What a worker adds up that is alone is added first, while others have the lock: it may wait for a device.
+    fn task<'a>(&'a self, mut inner: MutexGuard<'a, Inner>) -> (MutexGuard<'a, Inner>, Option<Task>) {
+        while let Some(alone) = inner.alone() {
+            drop(inner);
+            let sum = alone.add_up(&self.layout);
+            inner = self.lock();
+            inner.added_up(sum);
+        }
+        let task = inner.task();
+        (inner, task)
+    }
+
+    /// The gradient of [`Task::Gradient`] is in its buffer, and [computed](GradientBuffer::wait_computed).
     pub fn computed(&self, step: Step, piece: ShardRange, shard: u32, buffer: GradientBuffer) {
         self.lock().computed(step, piece, shard, buffer);
     }

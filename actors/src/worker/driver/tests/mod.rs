@@ -1,5 +1,6 @@
 //! The step driver with the training thread and the ring played by the test.
 
+mod far;
 mod keeping;
 mod switching;
 
