@@ -15,6 +15,7 @@ mod links;
 mod loopback;
 #[cfg(target_os = "linux")]
 mod mixed;
+mod odd;
 mod ordered;
 mod quic;
 mod through;

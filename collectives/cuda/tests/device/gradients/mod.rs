@@ -86,6 +86,60 @@ fn what_the_device_has_no_room_for_is_spilled_and_has_the_same_bits() {
 }
 
 #[test]
+fn what_carries_gradients_is_made_once_for_a_device_even_if_it_has_room_for_none() {
+    let Some(driver) = driver() else { return };
+    for room in [0, u64::MAX - 1] {
+        let session = driver.begin(4);
+        let device = Device::open(0).unwrap();
+        device.keep_gradients_within(room);
+        let case = mixed();
+        let layout = case.layout();
+        let mut asked = Vec::new();
+        for _ in 0..3 {
+            let mut buffer = GradientBuffer::zeros(&layout);
+            written_and_read(&case, &mut buffer, &layout, &device).unwrap();
+            asked.push(device.pinned().asked);
+        }
+        assert!(asked[0] > 0 && asked.iter().all(|bytes| *bytes == asked[0]), "{asked:?}");
+        let held = device.pinned().held;
+        assert_eq!(held, asked[0], "it is kept");
+        drop(device);
+        ends_well(&session);
+    }
+}
+
+#[test]
+fn a_gradient_is_computed_once_it_was_waited_for() {
+    let Some(driver) = driver() else { return };
+    let mut waits = 0;
+    for seed in 0..20 {
+        let session = driver.begin(seed);
+        let device = Device::open(0).unwrap();
+        let case = Case {
+            shards: vec![Some(vec![From::Device; 3]); 2],
+            ..mixed()
+        };
+        let layout = case.layout();
+        let mut buffer = GradientBuffer::zeros(&layout);
+        buffer.wait_computed().unwrap();
+        case.write(&mut buffer, &layout, Some(&device)).unwrap();
+        let before = session.count(Count::HostWaits);
+        buffer.wait_computed().unwrap();
+        waits += session.count(Count::HostWaits) - before;
+        // Nothing is left to wait for.
+        let before = session.count(Count::HostWaits);
+        device.synchronize().unwrap();
+        buffer.wait_computed().unwrap();
+        assert_eq!(session.count(Count::HostWaits), before);
+        buffer.clear();
+        buffer.wait_computed().unwrap();
+        drop((buffer, device));
+        ends_well(&session);
+    }
+    assert!(waits > 0, "the device was never behind");
+}
+
+#[test]
 fn what_crosses_is_what_is_asked_for() {
     let Some(driver) = driver() else { return };
     let session = driver.begin(9);
