@@ -88,6 +88,31 @@ fn right_kernels_are_right_and_a_wrong_bit_in_one_is_found_there_alone() {
 }
 
 #[test]
+fn what_is_wrong_in_the_first_pass_alone_is_told_as_well() {
+    let Some(compiler) = Compiler::find() else {
+        return println!("skipped: no C++ compiler is installed, or the variable CXX names none");
+    };
+    // The first number that a process draws by `rand` is always this one. So one element of one launch is wrong.
+    let wrong = "(rand() == 1804289383 ? 12345.0f : scores[i] - target)";
+    let declared = "extern \"C\" int rand();\nextern \"C\" __global__ void distances";
+    let all = Module::ALL.map(|module| {
+        let right = source(module);
+        if module != Module::Pointwise {
+            return right;
+        }
+        right
+            .replaced("extern \"C\" __global__ void distances", declared)
+            .replaced("scores[i] - target", wrong)
+    });
+    let (code, text) = check(compiler.driver_files(&all).unwrap().environment());
+    assert_eq!(code, Some(1), "{text}");
+    let told: Vec<&str> = text.lines().filter(|line| line.starts_with("distances ")).collect();
+    let [first, second] = told[..] else { panic!("{text}") };
+    assert!(first[24..].starts_with("DIFFERS  in the first of two passes: "), "{text}");
+    assert!(second[24..].starts_with("ok "), "{text}");
+}
+
+#[test]
 fn a_device_that_fails_and_one_that_is_not_there_are_told_apart() {
     let Some(compiler) = Compiler::find() else {
         return println!("skipped: no C++ compiler is installed, or the variable CXX names none");

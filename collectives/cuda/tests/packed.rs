@@ -1,0 +1,127 @@
+//! What is packed for machines with a GPU, and the table that is made there: where paths lead, what is erased, and that no exit code goes without a row. With
+//! programs that are none, so that no GPU is asked.
+
+#![cfg(feature = "cuda")]
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const PROGRAMS: [&str; 3] = ["sardana", "cuda_mlp", "gpu_check"];
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.ci").join(name)
+}
+
+fn text(output: &Output) -> String {
+    [&output.stdout, &output.stderr]
+        .map(|bytes| String::from_utf8_lossy(bytes))
+        .concat()
+}
+
+fn write_program(path: &Path, lines: &str) {
+    fs::write(path, format!("#!/bin/sh\n{lines}\n")).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn paths_are_those_of_the_caller_and_no_folder_is_erased_that_was_not_packed() {
+    let place = tempfile::tempdir().unwrap();
+    let pack = |arguments: [&str; 2]| {
+        let mut pack = Command::new(script("gpu"));
+        pack.arg("pack").args(arguments).current_dir(place.path()).output().unwrap()
+    };
+    fs::create_dir(place.path().join("built")).unwrap();
+    for name in PROGRAMS {
+        fs::copy(env!("CARGO_BIN_EXE_gpu_check"), place.path().join("built").join(name)).unwrap();
+    }
+    // The second time over what the first one has made.
+    for _ in 0..2 {
+        let packed = pack(["new", "built"]);
+        assert_eq!(packed.status.code(), Some(0), "{}", text(&packed));
+        for name in PROGRAMS.into_iter().chain(["run", "lib"]) {
+            assert!(place.path().join("new").join(name).exists(), "{name}");
+        }
+        fs::write(place.path().join("new/out"), "").unwrap();
+    }
+    let other = place.path().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("run"), "a program of a person's own\n").unwrap();
+    for folder in ["other", "other/run", "."] {
+        let refused = pack([folder, "built"]);
+        assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+        assert!(text(&refused).contains("expected a folder that is new, empty or was packed before"));
+    }
+    assert!(other.join("run").exists() && place.path().join("built").exists());
+}
+
+/// The table and the exit code where `gpu_check` does this and all else fails.
+fn table(gpu_check: &str) -> (Option<i32>, String) {
+    let place = tempfile::tempdir().unwrap();
+    fs::copy(script("gpu-there"), place.path().join("run")).unwrap();
+    for name in ["sardana", "cuda_mlp"] {
+        write_program(&place.path().join(name), "exit 1");
+    }
+    let asked = "case \"$*\" in --seed*) exit 2 ;; --free) echo 5; echo noise >&2; exit 0 ;; esac";
+    write_program(&place.path().join("gpu_check"), &format!("{asked}\n{gpu_check}"));
+    let output = Command::new("bash")
+        .arg(place.path().join("run"))
+        .arg("--quick")
+        .output()
+        .unwrap();
+    (output.status.code(), text(&output))
+}
+
+fn says_of_kernels(gpu_check: &str) -> Option<String> {
+    let (code, table) = table(gpu_check);
+    assert_eq!(code, Some(1), "jobs fail: {table}");
+    assert!(
+        table.contains("left-behind             ok       0 bytes of the GPU"),
+        "{table}"
+    );
+    let row = table.lines().find(|line| line.starts_with("kernels "));
+    row.map(str::to_owned)
+}
+
+#[test]
+fn no_exit_code_of_the_comparison_goes_without_a_row() {
+    let memory = "printf '%-24s%-9s%s\\n' memory ok '0 bytes held'";
+    let differs = "printf '%-24s%-9s%s\\n' add_f32 DIFFERS 'bits'";
+    assert_eq!(says_of_kernels(memory), None);
+    assert_eq!(says_of_kernels(&format!("{differs}; {memory}; exit 1")), None);
+    for (gpu_check, told) in [
+        (format!("{memory}; exit 1"), "exit code 1, and no row says why"),
+        (differs.to_owned(), "it did not come to its end"),
+        (format!("{memory}; exit 7"), "exit code 7"),
+    ] {
+        let row = says_of_kernels(&gpu_check).unwrap();
+        assert!(row.contains("FAILED") && row.contains(told), "{row}");
+    }
+}
+
+#[test]
+fn a_gpu_that_does_not_answer_is_a_row_as_well() {
+    let place = tempfile::tempdir().unwrap();
+    fs::copy(script("gpu-there"), place.path().join("run")).unwrap();
+    for (name, lines) in [
+        ("sardana", "exit 1"),
+        ("cuda_mlp", "exit 1"),
+        // As one that `timeout` has ended.
+        ("gpu_check", "case \"$*\" in --seed*) exit 2 ;; esac; exit 124"),
+    ] {
+        write_program(&place.path().join(name), lines);
+    }
+    let output = Command::new("bash")
+        .arg(place.path().join("run"))
+        .arg("--quick")
+        .output()
+        .unwrap();
+    let table = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{table}");
+    assert!(
+        table.contains("GPU                     FAILED   it does not say how much memory is free: exit code 124"),
+        "{table}"
+    );
+}
