@@ -32,7 +32,9 @@ pub trait Resident: Any + fmt::Debug + Send + Sync {
     fn adds_with(&self, other: &dyn Resident) -> bool;
 
     /// Memory like this one, for a finished sum that stays where these lie. None if there is no room.
-    fn another(&self) -> Option<Arc<dyn Resident>>;
+    fn another(&self) -> Option<Arc<dyn Resident>> {
+        None
+    }
 
     /// Adds to a part of a running sum what these hold there, this one first and the others in their order, where they lie. Returns at once, and finishes the
     /// part, or fails it, once that is known. Nothing is changed in these; where the part [stays](Passing::stays) it is written as well.

@@ -67,10 +67,6 @@ impl Resident for Plain {
         false
     }
 
-    fn another(&self) -> Option<Arc<dyn Resident>> {
-        None
-    }
-
     fn pass(self: Arc<Self>, _: &[Arc<dyn Resident>], passing: Passing) {
         drop(passing);
     }
@@ -100,10 +96,6 @@ impl Resident for AtOnce {
 
     fn adds_with(&self, _: &dyn Resident) -> bool {
         false
-    }
-
-    fn another(&self) -> Option<Arc<dyn Resident>> {
-        None
     }
 
     fn pass(self: Arc<Self>, _: &[Arc<dyn Resident>], passing: Passing) {
