@@ -375,7 +375,7 @@ fn a_device_that_is_gone_while_a_sum_passes_ends_its_rank_and_its_neighbours_nev
         });
         let ends = ends.join().expect("a rank says that its device is gone");
         for (sum, _) in ends.iter().flatten() {
-            assert!(sum == expected, "call {call}");
+            assert!(*sum == expected, "call {call}");
         }
         failed += u64::from(ends.iter().any(Result::is_err));
         drop(session);
