@@ -16,7 +16,7 @@ use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, Step};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
-use crate::far::Far;
+use crate::far::{self, Far};
 
 pub(crate) const GENERATION: Generation = Generation::new(Incarnation::new(3), 14);
 pub(crate) const FIRST_STEP: Step = Step::new(40);
@@ -395,6 +395,9 @@ async fn train(
                 gradient.is_unread(),
                 "shards {shards} of {step} are let go before the sum is delivered"
             );
+        }
+        if let Some(there) = done.sum.resident(&layout) {
+            far::compare(there, &done.sum, &layout);
         }
         sums.push((done.sum.bytes().to_vec(), done.trailer));
         into = Some(done.sum.into_buffer());

@@ -1,9 +1,10 @@
 //! Memory in which gradients may lie that is not a ring's: plain memory here, and late.
 
+use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use sardana_collectives::gradient::{GradientBuffer, Lowering, Passing, Resident, ResidentError, WriteMode};
+use sardana_collectives::gradient::{GradientBuffer, Lowering, Passing, Resident, ResidentError, Sum, WriteMode};
 use sardana_collectives::layout::Layout;
 use sardana_collectives::reduce;
 use sardana_protocol::state::Dtype;
@@ -28,6 +29,8 @@ pub(crate) struct Crossed {
     /// Of running sums, both ways.
     pub(crate) down: AtomicU64,
     pub(crate) up: AtomicU64,
+    /// Finished sums that lie there as well.
+    pub(crate) stays: AtomicU64,
 }
 
 /// One gradient's.
@@ -54,6 +57,14 @@ impl Far {
             bytes: Mutex::new(vec![0; layout.bytes()]),
         })
     }
+}
+
+/// Requires that a sum's tensors lie there as they are here.
+pub(crate) fn compare(there: Arc<dyn Resident>, sum: &Sum, layout: &Layout) {
+    let there: Arc<dyn Any + Send + Sync> = there;
+    let there = there.downcast::<Memory>().unwrap();
+    assert!(there.bytes.lock().unwrap()[..layout.tensors_end()] == sum.bytes()[..layout.tensors_end()]);
+    there.far.crossed.stays.fetch_add(1, Ordering::Relaxed);
 }
 
 impl Memory {
@@ -111,7 +122,7 @@ impl Resident for Memory {
     }
 
     fn adds_with(&self, other: &dyn Resident) -> bool {
-        let other: &dyn std::any::Any = other;
+        let other: &dyn Any = other;
         other.is::<Self>()
     }
 
@@ -121,7 +132,7 @@ impl Resident for Memory {
 
     fn pass(self: Arc<Self>, others: &[Arc<dyn Resident>], mut passing: Passing) {
         let others = others.iter().map(|other| {
-            let other: Arc<dyn std::any::Any + Send + Sync> = Arc::clone(other) as _;
+            let other: Arc<dyn Any + Send + Sync> = Arc::clone(other) as _;
             other.downcast::<Self>().unwrap()
         });
         let all: Vec<Arc<Self>> = [Arc::clone(&self)].into_iter().chain(others).collect();
@@ -146,7 +157,7 @@ impl Resident for Memory {
             passing.finish(|sum| {
                 reduce::sum_into(&self.layout, range.clone(), sum, &mut terms);
                 if let Some(stays) = stays {
-                    let stays: Arc<dyn std::any::Any + Send + Sync> = stays;
+                    let stays: Arc<dyn Any + Send + Sync> = stays;
                     stays.downcast::<Self>().unwrap().bytes.lock().unwrap()[range].copy_from_slice(sum);
                 }
             });

@@ -94,6 +94,7 @@ async fn no_gradient_comes_from_where_the_sum_passes() {
     let crossed = [&far.crossed.down, &far.crossed.up, &far.crossed.lowered].map(|bytes| bytes.load(Ordering::Relaxed));
     // Each of two shards a rank; the first rank's sum begins there. The closer's stays as well.
     assert_eq!(crossed, [4 * gradient, 3 * gradient, 0].map(|bytes| bytes * STEPS));
+    assert_eq!(far.crossed.stays.load(Ordering::Relaxed), STEPS);
 }
 
 #[tokio::test]

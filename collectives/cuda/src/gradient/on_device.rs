@@ -41,13 +41,8 @@ impl OnDevice {
             Ok(memory) => memory,
             Err(error) => {
                 carrier.give(count);
-                let is_full = matches!(
-                    error,
-                    DeviceError::Memory {
-                        kind: MemoryKind::Device,
-                        ..
-                    }
-                );
+                let kind = MemoryKind::Device;
+                let is_full = matches!(&error, DeviceError::Memory { kind: found, .. } if *found == kind);
                 return if is_full { Ok(None) } else { Err(error) };
             }
         };

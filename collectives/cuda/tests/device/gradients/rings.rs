@@ -251,7 +251,7 @@ fn a_sum_that_passes_devices_has_the_bits_of_the_ordered_sum() {
     let Some(driver) = driver() else { return };
     for seed in 0..60 {
         let session = driver.begin(seed);
-        let wide = seed % 5 == 0;
+        let wide = seed.is_multiple_of(5);
         let ranks = Ranks {
             tensors: vec![(37, wide), (0, wide), (5, wide)],
             room: [0, 1, 2, u64::MAX][seed as usize % 4],

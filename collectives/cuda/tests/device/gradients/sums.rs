@@ -58,7 +58,7 @@ fn a_sum_that_comes_up_is_divided_where_it_is_used_with_the_bits_of_a_mean() {
                 decay: 0.1,
                 betas: [0.9, 0.999],
                 epsilon: 1e-8,
-                decoupled: seed % 2 == 0,
+                decoupled: seed.is_multiple_of(2),
             };
             let on_device = mean.device_sum(&mut room).unwrap();
             let divisor = mean.divisor().unwrap();
