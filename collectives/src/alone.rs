@@ -1,6 +1,7 @@
 //! The sum of a step when one worker holds all its gradients: the additions of the ordered plan, without links.
 
 use sardana_protocol::words::Step;
+use smallvec::SmallVec;
 
 use crate::gradient::{GradientBuffer, ResidentError, Sum};
 use crate::layout::Layout;
@@ -15,12 +16,13 @@ use crate::reduce;
 /// # Panics
 /// When there is no piece, or one is not laid out by `layout`.
 pub fn add_up(layout: &Layout, step: Step, pieces: impl IntoIterator<Item = GradientBuffer>) -> Result<Sum, ResidentError> {
-    let mut pieces: Vec<GradientBuffer> = pieces.into_iter().collect();
+    // As a rule there is one.
+    let mut pieces: SmallVec<[GradientBuffer; 1]> = pieces.into_iter().collect();
     pieces.iter_mut().try_for_each(GradientBuffer::lower)?;
     let mut pieces = pieces.into_iter();
     let first = pieces.next().expect("a step has at least one shard");
     let mut sum = if first.is_unread() { first } else { first.clone() };
-    let rest: Vec<GradientBuffer> = pieces.collect();
+    let rest: SmallVec<[GradientBuffer; 1]> = pieces.collect();
     let mut rest: Vec<&[u8]> = rest.iter().map(GradientBuffer::bytes).collect();
     if !rest.is_empty() {
         reduce::add_all(layout, 0..layout.bytes(), sum.bytes_mut(), &mut rest);

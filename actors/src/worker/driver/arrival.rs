@@ -9,6 +9,7 @@ use sardana_protocol::messages::Trailer;
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Step};
+use smallvec::SmallVec;
 
 /// A state that can be loaded.
 #[derive(Debug)]
@@ -80,7 +81,7 @@ pub(crate) enum Payload {
 #[derive(Debug)]
 pub(super) struct Alone {
     pub(super) step: Step,
-    pub(super) pieces: Vec<GradientBuffer>,
+    pub(super) pieces: SmallVec<[GradientBuffer; 1]>,
 }
 
 impl Alone {

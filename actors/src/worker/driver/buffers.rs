@@ -7,6 +7,7 @@ use sardana_collectives::gradient::{GradientBuffer, GradientView, Sum};
 use sardana_collectives::layout::Layout;
 use sardana_protocol::memory::SUMS;
 use sardana_protocol::words::ShardRange;
+use smallvec::SmallVec;
 
 #[derive(Debug)]
 pub(super) struct Buffers {
@@ -75,7 +76,7 @@ impl Buffers {
     }
 
     /// These pieces, which are all, to be added up.
-    pub(super) fn take_whole(&mut self, pieces: &[ShardRange]) -> Vec<GradientBuffer> {
+    pub(super) fn take_whole(&mut self, pieces: &[ShardRange]) -> SmallVec<[GradientBuffer; 1]> {
         pieces.iter().filter_map(|piece| self.whole.remove(piece)).collect()
     }
 
