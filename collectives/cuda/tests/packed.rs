@@ -64,7 +64,8 @@ fn table(gpu_check: &str) -> (Option<i32>, String) {
     for name in ["sardana", "cuda_mlp"] {
         write_program(&place.path().join(name), "exit 1");
     }
-    let asked = "case \"$*\" in --seed*) exit 2 ;; --free) echo 5; echo noise >&2; exit 0 ;; esac";
+    let asked = "case \"$*\" in --seed*) exit 2 ;; --free) echo noise >&2; . ./gpu_check.free; exit 0 ;; esac";
+    fs::write(place.path().join("gpu_check.free"), "echo 5\n").unwrap();
     write_program(&place.path().join("gpu_check"), &format!("{asked}\n{gpu_check}"));
     let output = Command::new("bash")
         .arg(place.path().join("run"))
@@ -99,6 +100,25 @@ fn no_exit_code_of_the_comparison_goes_without_a_row() {
         let row = says_of_kernels(&gpu_check).unwrap();
         assert!(row.contains("FAILED") && row.contains(told), "{row}");
     }
+}
+
+#[test]
+fn memory_that_others_may_have_fails_nothing_and_a_process_that_is_left_does() {
+    let row = |gpu_check: &str| {
+        let (_, table) = table(gpu_check);
+        let mut rows = table.lines().filter(|line| line.starts_with("left-behind "));
+        rows.next().unwrap_or_else(|| panic!("{table}")).to_owned()
+    };
+    // It is asked before and behind this.
+    let fewer = row("sed -i 's/echo 5/echo 3/' gpu_check.free");
+    assert!(
+        fewer[24..].starts_with("skipped  2 bytes of the GPU are no longer free: others use it"),
+        "{fewer}"
+    );
+    let left = row("cp \"$(command -v sleep)\" left && ./left infinity &");
+    let pid = left.rsplit_once("expected no process of these programs, found ").unwrap().1;
+    assert!(Command::new("kill").arg(pid).status().unwrap().success(), "{left}");
+    assert!(left[24..].starts_with("FAILED "), "{left}");
 }
 
 #[test]
