@@ -52,7 +52,7 @@ fn alone(burns: bool) -> (Arc<StepDriver>, Outbox, Arc<Far>) {
     let far = Arc::new(Far {
         driver: Arc::clone(&driver),
         burns,
-        asked: Default::default(),
+        asked: [const { AtomicUsize::new(0) }; 2],
     });
     (driver, outbox, far)
 }
