@@ -11,7 +11,7 @@ use super::ResidentError;
 use crate::layout::cut;
 use crate::limits::CHUNK_BYTES;
 
-/// What readers are shown of one gradient. The next one in the same memory has its own, unless nobody has this any more.
+/// What readers are shown of one gradient. The next one in the same memory has its own, unless this has no readers any more.
 pub(super) struct Shown {
     /// Bytes of each chunk that are not written yet. A chunk that lacks none is whole.
     pub(super) unwritten: Box<[AtomicUsize]>,

@@ -165,7 +165,7 @@ impl<'a> GradientWriter<'a> {
     /// Instead of writing anything: the shard is empty. The same bits as storing or adding a buffer of zeros.
     ///
     /// # Errors
-    /// When zeros could not be added where the gradient lies: the worker gives up and says so. Until it is stored anew, whoever reads the gradient is told, too.
+    /// When zeros could not be added where the gradient lies: the worker gives up and says so. Until it is stored anew, its readers are told, too.
     pub fn zero(mut self) -> Result<(), ResidentError> {
         let (layout, mode) = (self.layout, self.mode);
         for tensor in 0..layout.tensors().len() {

@@ -1,5 +1,5 @@
-//! What carries gradients of a device to the host, and running sums to the gradients and back: a thread that enqueues copies and waits for them, so that nobody
-//! else does. Decides nothing.
+//! What carries gradients of a device to the host, and running sums to the gradients and back: a thread that enqueues copies and waits for them, so that no other
+//! thread does. Decides nothing.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -151,7 +151,7 @@ struct Carrying {
 struct UnderWay {
     slot: Pinned<u8>,
     landing: Landing,
-    /// What it is made of, and what is written besides, stay as long: nobody else need have them any more.
+    /// What it is made of, and what is written besides, stay as long: no other need have them any more.
     _with: Vec<Part>,
 }
 

@@ -2,7 +2,7 @@
 //! choose, and depends on how many ranks there are, on how they are connected, and on its version. So a job in exact order has no use for it.
 //!
 //! No call waits. A communicator waits for other ranks by itself, and is asked by [`Communicator::poll`] how far it is. A rank that dies leaves the others waiting,
-//! on their streams too; whoever hears of the death, from Sardana's agents for example, calls [`Communicator::abort`], from any thread, and the wait ends. For
+//! on their streams too; a program that hears of the death, from Sardana's agents for example, calls [`Communicator::abort`], from any thread, and the wait ends. For
 //! the next generation rank 0 makes an [`Id`], each rank gets it, and makes a communicator anew. NCCL refuses two ranks on one GPU.
 //!
 //! A tensor that is summed is the sum's until NCCL has enqueued it: see [`Summing`].
@@ -312,7 +312,7 @@ impl Communicator {
 
 impl Drop for Communicator {
     fn drop(&mut self) {
-        // Whoever wants to know has called it before.
+        // A caller that wants to know has called it before.
         let _ = self.abort();
     }
 }

@@ -1,4 +1,4 @@
-//! A tensor while NCCL sums it: lent to the communicator, and given back once nobody else may come between. Must not know how anything is summed.
+//! A tensor while NCCL sums it: lent to the communicator, and given back once no other work may come between. Must not know how anything is summed.
 //!
 //! A call of NCCL's that does not wait may return before the sum is on its stream: another thread puts it there. Were the tensor at hand meanwhile, it could be freed, or
 //! be used by what is enqueued in front of its own sum. So it is here until then.
@@ -41,7 +41,7 @@ impl<'a, T> Summing<'a, T> {
 impl<T> Drop for Summing<'_, T> {
     fn drop(&mut self) {
         if self.tensor.is_some() && self.group.has_enqueued(self.number) != Ok(true) {
-            // From here on nothing is put on any stream. Whoever wants to know asks the communicator.
+            // From here on nothing is put on any stream. A caller that wants to know asks the communicator.
             let _ = self.group.abort();
         }
     }

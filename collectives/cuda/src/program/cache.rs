@@ -198,7 +198,7 @@ mod tests {
             assert_eq!(own.read(), None, "{mode:o}");
         }
         own.write("ptx").unwrap();
-        // A link to what would be read, and a pipe that nobody writes to.
+        // A link to what would be read, and a pipe without a writer.
         let elsewhere = folder.path().join("elsewhere");
         fs::rename(own.path(), &elsewhere).unwrap();
         symlink(&elsewhere, own.path()).unwrap();

@@ -1,4 +1,4 @@
-//! What a source reads besides the files that it is given: then nobody sees when its PTX would be another. Must not know where PTX is kept, nor the compiler.
+//! What a source reads besides the files that it is given: then it is not seen when its PTX would be another. Must not know where PTX is kept, nor the compiler.
 //!
 //! A source is not parsed. What looks as if it read a file is taken for that, such as a line that is commented out.
 

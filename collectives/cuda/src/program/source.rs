@@ -52,7 +52,7 @@ impl Options {
     }
 
     /// With a file that the source may include by this name. No file of the disk is included but by a path that begins with `/`, or with a flag that names a folder.
-    /// Nothing is kept of a source that includes anything but what it is given here, or looks as if it did, since nobody sees when that changes.
+    /// Nothing is kept of a source that includes anything but what it is given here, or looks as if it did, since it is not seen when that changes.
     #[must_use]
     pub fn header(mut self, name: &str, text: &str) -> Self {
         self.headers.push((name.to_owned(), text.to_owned()));
@@ -108,7 +108,7 @@ impl Options {
         let flag = self.flags.iter().find(reads_files).cloned();
         match flag.or_else(|| texts.find_map(|text| includes::beyond(text, &given))) {
             None => Ok(folder),
-            Some(found) => Err(Some(format!("`{found}` may read files that nobody sees change"))),
+            Some(found) => Err(Some(format!("`{found}` may read files whose changes are not seen"))),
         }
     }
 

@@ -89,7 +89,7 @@ enum Managed {
     Versioned(NonNull<Versioned>),
 }
 
-// SAFETY: whoever makes a `DlPack` promises that the tensor may be given back by any thread, and nothing else is done with what it points to.
+// SAFETY: a caller that makes a `DlPack` promises that the tensor may be given back by any thread, and nothing else is done with what it points to.
 unsafe impl Send for Lent {}
 // SAFETY: a shared one shows nothing.
 unsafe impl Sync for Lent {}
@@ -98,7 +98,7 @@ impl DlPack {
     /// What a `DLManagedTensorVersioned*` points to, as in a capsule named `dltensor_versioned`: DLPack of version 1. It is the consumer's from now on.
     ///
     /// # Safety
-    /// It is null, or a producer has made it and nobody else consumes it: name the capsule `used_dltensor_versioned`. What it says is so, and its elements are valid
+    /// It is null, or a producer has made it and no other consumes it: name the capsule `used_dltensor_versioned`. What it says is so, and its elements are valid
     /// on the stream that it will be at home on, from where that stands (`__dlpack__(stream=…)` with [`crate::device::Device::handle`]). Until it is given back
     /// others write them on that stream alone. Its deleter may be called on any thread, may call CUDA, and does not unwind.
     #[must_use]
@@ -180,7 +180,7 @@ impl Tensor {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // SAFETY: whoever has made it has promised that it may be given back, and it is taken here, so that it happens once.
+        // SAFETY: its maker has promised that it may be given back, and it is taken here, so that it happens once.
         unsafe {
             match self.0.take() {
                 None => {}

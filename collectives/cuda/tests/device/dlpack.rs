@@ -259,7 +259,7 @@ fn what_is_not_taken_is_given_back_once_as_well() {
             refused(|managed| managed.tensor.byte_offset = 2),
             DlPackError::Address { .. }
         ));
-        // One that nobody has asked for.
+        // One that was not asked for.
         let before = library.count();
         drop(library.unversioned(&[1.0]));
         assert_eq!(library.count(), before + 1);
@@ -288,7 +288,7 @@ fn a_library_that_wants_nothing_back_is_not_called() {
         });
         drop(DeviceTensor::<f32>::from_dlpack(device, Stream::Compute, lent).unwrap());
         assert_eq!(library.count(), 0);
-        // SAFETY: nobody else has freed it, and nobody uses it any more.
+        // SAFETY: it was not freed, and is not used any more.
         unsafe { delete_versioned(managed.unwrap()) };
         assert_ne!(device.handle(Stream::Compute), device.handle(Stream::Copies));
     });

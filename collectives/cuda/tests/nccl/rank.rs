@@ -164,7 +164,7 @@ fn survives() {
         let waits = scope.spawn(|| device.synchronize());
         told("it waits");
         assert_eq!(line(), "a rank is dead");
-        assert!(!waits.is_finished(), "nobody can have added what the dead rank did not");
+        assert!(!waits.is_finished(), "no rank can have added what the dead rank did not");
         group.abort().unwrap();
         waits.join().unwrap().unwrap();
     });
@@ -179,7 +179,7 @@ fn survives() {
     told("the next sum is right");
 }
 
-/// What is done with a tensor as early as it can be, and with one whose sum nobody waits for.
+/// What is done with a tensor as early as it can be, and with one whose sum is not waited for.
 fn early() {
     let device = Device::open(0).unwrap();
     let (_, ranks, group) = joined(&device);

@@ -190,11 +190,11 @@ fn nothing_is_kept_of_a_source_that_reads_a_file_by_its_whole_path() {
                 fs::write(&header, format!("#define BY_SO_MUCH {by}\n")).unwrap();
                 let program = compile().unwrap();
                 assert!(
-                    matches!(program.origin(), Origin::CompiledOnly(Some(reason)) if reason.contains("nobody sees change")),
+                    matches!(program.origin(), Origin::CompiledOnly(Some(reason)) if reason.contains("changes are not seen")),
                     "{program:?}"
                 );
             }
-            fs::write(&header, "what nobody compiles\n").unwrap();
+            fs::write(&header, "what is not compiled\n").unwrap();
             compile().unwrap_err();
         }
         assert!(!inner.exists(), "nothing is kept");

@@ -7,7 +7,7 @@ fn zeros_that_are_not_added_are_an_error_until_the_gradient_is_stored_anew() {
     let layout = three();
     let (mut buffer, memory) = (GradientBuffer::zeros(&layout), Plain::new(&layout));
     let burns = |found: Option<Result<&[u8], ResidentError>>| {
-        let error = found.expect("nobody waits for ever").unwrap_err().to_string();
+        let error = found.expect("no reader waits for ever").unwrap_err().to_string();
         assert!(error.ends_with("it burns"), "{error}");
     };
     write(&mut buffer, &layout, Some(3), WriteMode::Store, Some((&memory, &[true; 3])));

@@ -1,4 +1,4 @@
-//! A worker that is alone and whose gradients lie elsewhere: nobody waits for them with the lock, and a sum that is kept does not hold memory there.
+//! A worker that is alone and whose gradients lie elsewhere: no thread waits for them with the lock, and a sum that is kept does not hold memory there.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
