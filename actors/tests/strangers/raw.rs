@@ -33,6 +33,29 @@ pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
     timeout(PATIENCE, work).await.expect("it happens in time")
 }
 
+/// While there is one, the runtime's time stands still, but for what a test advances: a paused clock alone would go on to the next
+/// timer whenever all tasks wait, which they also do for packets.
+pub(crate) struct StandStill {
+    /// A blocking task that waits for its end keeps the clock from going on by itself.
+    _held: std::sync::mpsc::Sender<()>,
+}
+
+impl StandStill {
+    /// From now on, on this runtime of one thread.
+    pub(crate) fn now() -> Self {
+        let (held, end) = std::sync::mpsc::channel::<()>();
+        tokio::task::spawn_blocking(move || end.recv());
+        tokio::time::pause();
+        Self { _held: held }
+    }
+}
+
+impl Drop for StandStill {
+    fn drop(&mut self) {
+        tokio::time::resume();
+    }
+}
+
 /// Waits until `is_so`.
 pub(crate) async fn until(is_so: impl Fn() -> bool) {
     let waiting = async {
