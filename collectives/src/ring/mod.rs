@@ -23,7 +23,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use sardana_protocol::job::{Compression, Order};
-use sardana_protocol::messages::Trailer;
+use sardana_protocol::messages::{LinkKind, Trailer};
 use sardana_protocol::plan::{HopId, Part};
 use sardana_protocol::words::{Generation, Rank, ShardRange, Step};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -84,6 +84,18 @@ pub struct RingLinks {
     pub first: PlanLinks,
     /// The links of the later steps' plan.
     pub steady: PlanLinks,
+}
+
+impl RingLinks {
+    /// Whether some of them pass through memory that two processes share.
+    fn share_memory(&self) -> bool {
+        let plans = [&self.first, &self.steady];
+        let kinds = plans.into_iter().flat_map(|PlanLinks { outgoing, incoming }| {
+            let outgoing = outgoing.values().map(LinkSender::kind);
+            outgoing.chain(incoming.values().map(LinkReceiver::kind))
+        });
+        kinds.into_iter().any(|kind| kind == LinkKind::SharedMemory)
+    }
 }
 
 /// What the ring is told by this worker. Nothing comes back but finished sums.
@@ -167,9 +179,11 @@ pub async fn run(
     inbox: UnboundedReceiver<RingInput>,
     mut completed: impl FnMut(CompletedSum),
 ) -> Result<(), RingError> {
+    // What a small step waits for comes soon where all of it is on this host.
+    let lingers = links.share_memory();
     let mut first = Executor::new(&config, PlanSlot::First, links.first)?;
     let mut steady = Executor::new(&config, PlanSlot::Steady, links.steady)?;
-    let mut inbox = Inbox::new(&config, inbox);
+    let mut inbox = Inbox::new(&config, inbox, lingers);
     let mut step = config.step;
     while let Some(contribution) = inbox.contribution(step).await? {
         let executor = if step == config.step { &mut first } else { &mut steady };
