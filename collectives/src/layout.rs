@@ -201,7 +201,7 @@ impl Layout {
 }
 
 /// `range` in parts, each of which lies in one chunk.
-pub(crate) fn cut(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+pub(crate) fn cut(range: Range<usize>) -> impl DoubleEndedIterator<Item = Range<usize>> {
     let chunks = range.start / CHUNK_BYTES..range.end.div_ceil(CHUNK_BYTES);
     chunks.map(move |chunk| range.start.max(chunk * CHUNK_BYTES)..range.end.min((chunk + 1) * CHUNK_BYTES))
 }

@@ -106,7 +106,7 @@ impl Owner {
         };
         shown.failed = OnceLock::new();
         for (chunk, unwritten) in (0..).zip(&mut shown.unwritten) {
-            *unwritten.get_mut() = bytes(chunk);
+            unwritten.set(bytes(chunk));
         }
     }
 
@@ -118,10 +118,11 @@ impl Owner {
             // Whatever it is, it is here.
             elsewhere.write_here();
             for unwritten in &memory.shown.unwritten {
-                unwritten.store(0, Ordering::Release);
+                unwritten.none();
             }
         } else if let Some(last) = memory.shown.unwritten.last().filter(|_| uncounted) {
-            last.fetch_sub(size_of::<u64>(), Ordering::Release);
+            // All readers are told below.
+            let _ = last.less(size_of::<u64>());
         }
         drop(elsewhere);
         memory.counts.store(true, Ordering::Release);
@@ -270,7 +271,7 @@ impl Writing<'_> {
             "the range {range:?} lies within the gradient"
         );
         for (chunk, bytes) in parts(range.clone()) {
-            let unwritten = self.memory.shown.unwritten[chunk].load(Ordering::Relaxed);
+            let unwritten = self.memory.shown.unwritten[chunk].bytes();
             assert!(bytes <= unwritten, "each byte of chunk {chunk} is written once");
         }
         // SAFETY: the range lies within the bytes of the vector that the memory was made from.
@@ -345,7 +346,7 @@ impl Memory {
             tokio::pin!(grown);
             // From here on no chunk is missed.
             grown.as_mut().enable();
-            if !memory.shown.is_whole(index) {
+            if memory.shown.unwritten[index].want() {
                 Self::ask(memory, index)?;
                 grown.await;
             }

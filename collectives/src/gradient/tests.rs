@@ -1,9 +1,16 @@
 //! Tests of buffers, writers and means.
 
+use std::cell::RefCell;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
+
 use futures_util::FutureExt;
 use sardana_protocol::words::Step;
 
 use super::*;
+use crate::limits::CHUNK_BYTES;
 use crate::reduce;
 
 fn layout() -> Layout {
@@ -216,6 +223,63 @@ fn a_view_shows_a_chunk_once_it_is_whole_and_the_last_one_when_the_gradient_coun
     assert!(seen(1).is_some_and(|bytes| bytes.ends_with(&9_u64.to_le_bytes())));
     drop(view);
     assert!(buffer.is_unread());
+}
+
+/// Counts how often a task is woken.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_reader_is_woken_by_the_chunk_that_it_waits_for_and_no_other() {
+    let chunk = CHUNK_BYTES / size_of::<f32>();
+    let tensors = ["a", "b", "c"].map(|name| TensorSpec::new(name, Dtype::F32, &[chunk]));
+    let layout = Layout::new(tensors.to_vec(), 0).unwrap();
+    let mut buffer = GradientBuffer::zeros(&layout);
+    let view = buffer.awaited(&layout);
+    let wakes = Arc::new(Wakes::default());
+    let mut reading = pin!(view.chunk(1));
+    let waker = Waker::from(Arc::clone(&wakes));
+    let mut context = Context::from_waker(&waker);
+    assert!(reading.as_mut().poll(&mut context).is_pending());
+    let mut writer = buffer.writer(&layout, WriteMode::Store);
+    // The first tensor says where the gradient lies, which readers may wait for.
+    writer.write_f32(2, &vec![1.0; chunk]).unwrap();
+    assert!(reading.as_mut().poll(&mut context).is_pending());
+    let before = wakes.0.load(Ordering::Relaxed);
+    writer.write_f32(0, &vec![1.0; chunk]).unwrap();
+    assert_eq!(wakes.0.load(Ordering::Relaxed), before);
+    writer.write_f32(1, &vec![1.0; chunk]).unwrap();
+    assert_eq!(wakes.0.load(Ordering::Relaxed), before + 1);
+    assert!(reading.as_mut().poll(&mut context).is_ready());
+}
+
+#[test]
+fn a_tensor_is_written_in_the_order_in_which_its_chunks_travel() {
+    let elements = 2 * CHUNK_BYTES / size_of::<f32>() + 7;
+    let layout = Layout::new(vec![TensorSpec::new("a", Dtype::F32, &[elements])], 0).unwrap();
+    let mut buffer = GradientBuffer::zeros(&layout);
+    let values: Vec<f32> = (0..elements).map(|number| number as f32).collect();
+    let written = RefCell::new(Vec::new());
+    let mut writer = buffer.writer(&layout, WriteMode::Store);
+    let bytes = layout.tensor_bytes(0).unwrap();
+    writer.put(bytes, &values, |mode, bytes, now| {
+        written.borrow_mut().push(now[0]);
+        mode.put_f32(bytes, now);
+    });
+    let chunk = (CHUNK_BYTES / size_of::<f32>()) as f32;
+    assert_eq!(written.into_inner(), [2.0 * chunk, chunk, 0.0]);
+    writer.samples(1).unwrap();
+    drop(writer);
+    assert_eq!(
+        &buffer.bytes()[layout.tensor_bytes(0).unwrap()],
+        bytemuck::cast_slice::<f32, u8>(&values)
+    );
 }
 
 #[test]

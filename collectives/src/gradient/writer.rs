@@ -255,11 +255,11 @@ impl<'a> GradientWriter<'a> {
         self.put(at, values, WriteMode::put_f64);
     }
 
-    /// Writes `values` to `at` chunk by chunk, so that each can be read while the next is written.
-    fn put<T>(&mut self, at: Range<usize>, mut values: &[T], put: impl Fn(WriteMode, &mut [u8], &[T])) {
+    /// Writes `values` to `at` chunk by chunk, in the order in which chunks travel, so that each can be read while the next is written.
+    pub(super) fn put<T>(&mut self, at: Range<usize>, mut values: &[T], put: impl Fn(WriteMode, &mut [u8], &[T])) {
         let mode = self.mode;
-        for part in cut(at) {
-            let (now, later) = values.split_at(part.len() / size_of::<T>());
+        for part in cut(at).rev() {
+            let (later, now) = values.split_at(values.len() - part.len() / size_of::<T>());
             self.writing.write(part, |bytes| put(mode, bytes, now));
             values = later;
         }
@@ -267,7 +267,7 @@ impl<'a> GradientWriter<'a> {
 }
 
 impl WriteMode {
-    fn put_f32(self, bytes: &mut [u8], values: &[f32]) {
+    pub(super) fn put_f32(self, bytes: &mut [u8], values: &[f32]) {
         if cfg!(target_endian = "little") {
             return self.put_bytes(Dtype::F32, bytes, bytemuck::cast_slice(values));
         }
