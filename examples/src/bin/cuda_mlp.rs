@@ -8,8 +8,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Parser;
 use sardana::device::DeviceChoice;
-use sardana_examples::cuda_mlp::{self, Mlp};
-use sardana_examples::{mnist::Data, showing};
+use sardana_examples::{cuda_mlp, mnist::Data, showing};
 
 /// Trains a multi-layer perceptron that reads handwritten digits by Sardana's kernels alone, on GPUs or processors: the final state has the same bits.
 #[derive(Parser)]
@@ -49,7 +48,7 @@ fn main() -> Result<()> {
     let job = cuda_mlp::job(&data, epochs)?.workers(arguments.workers).build()?;
     let hidden: Vec<usize> = arguments.hidden.iter().map(|&size| size as usize).collect();
     let summary = showing::train_on(&job, device, &["loss", "accuracy"], |spec| {
-        Mlp::new(spec, &data, &hidden, device)
+        cuda_mlp::fit(spec, &data, &hidden, device)
     })?;
     showing::check_accuracy(&summary, arguments.at_least)
 }

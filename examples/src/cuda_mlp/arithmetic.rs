@@ -1,7 +1,9 @@
-//! What the model asks of whatever computes it.
+//! What the network asks of whatever computes it.
 
-use sardana::model::{GradientWriter, Mean, ModelError};
-use sardana_cuda::parameters::Adam;
+#[cfg(feature = "cuda")]
+use sardana::fit::DeviceNetwork;
+use sardana::fit::Values;
+use sardana::model::{GradientWriter, ModelError};
 
 /// Images with their labels.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,23 +23,7 @@ pub struct Found {
     pub hits: u64,
 }
 
-/// The kinds of values of a state, each as many as the network has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The network's own.
-    Values,
-    /// Adam's means of gradients.
-    Means,
-    /// Adam's means of their squares.
-    Squares,
-}
-
-impl Kind {
-    /// All of them, in the order in which a state shows them.
-    pub const ALL: [Self; 3] = [Self::Values, Self::Means, Self::Squares];
-}
-
-/// A device that holds the state of a network and computes with it: processors, or a GPU. Both give the same bits.
+/// A device that holds the tensors of a network and computes with them: processors, or a GPU. Both give the same bits.
 pub trait Arithmetic {
     /// What it is, as [`sardana::model::Trainable::device`] says.
     fn device(&self) -> String;
@@ -48,27 +34,24 @@ pub trait Arithmetic {
     /// When the device fails.
     fn gradient(&self, batch: &Batch, out: &mut GradientWriter<'_>) -> Result<Found, ModelError>;
 
-    /// How many images of the batch have their largest score at their label.
+    /// What is found of a batch that it is not trained on.
     ///
     /// # Errors
     /// When the device fails.
-    fn hits(&self, batch: &Batch) -> Result<u64, ModelError>;
+    fn measure(&self, batch: &Batch) -> Result<Found, ModelError>;
 
-    /// Makes an update of Adam from the mean gradient.
-    ///
-    /// # Errors
-    /// When the device fails.
-    fn update(&mut self, mean: &Mean<'_>, by: Adam) -> Result<(), ModelError>;
+    /// As [`sardana::fit::Network::values`].
+    fn values(&self) -> Box<dyn Values>;
 
-    /// All values of a kind.
+    /// As [`sardana::fit::Network::change`].
     ///
     /// # Errors
     /// When the device fails.
-    fn read(&self, kind: Kind) -> Result<Vec<f32>, ModelError>;
+    fn change(&mut self, tensor: usize, change: &mut dyn FnMut(&mut [f32])) -> Result<(), ModelError>;
 
-    /// Takes those values of a kind that begin at `start`.
-    ///
-    /// # Errors
-    /// When the device fails.
-    fn write(&mut self, kind: Kind, start: usize, values: &[f32]) -> Result<(), ModelError>;
+    /// As [`sardana::fit::Network::on_device`].
+    #[cfg(feature = "cuda")]
+    fn on_device(&mut self) -> Option<&mut dyn DeviceNetwork> {
+        None
+    }
 }

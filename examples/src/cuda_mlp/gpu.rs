@@ -1,31 +1,30 @@
-//! The network on a GPU, by the kernels: the state, what passes between layers, and gradients lie there. Images and sums go up, what is shown comes down; a
+//! The network on a GPU, by the kernels: its tensors, what passes between layers, and gradients lie there. Images and sums go up, what is shown comes down; a
 //! gradient only as far as it is asked for.
 
 use std::cell::RefCell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sardana::model::{GradientWriter, Mean, ModelError};
-use sardana_cuda::device::{Device, DeviceError, DeviceTensor, Pinned, Stream};
-use sardana_cuda::gradient::{MeanOnDevice, SumRoom, WriteOnDevice};
-use sardana_cuda::parameters::Adam;
+use sardana::fit::{DeviceChange, DeviceNetwork, Values};
+use sardana::model::{GradientWriter, ModelError};
+use sardana_cuda::device::{Device, DeviceError, DeviceTensor, LentTensor, Pinned, SharedTensor, Stream, Transfer};
+use sardana_cuda::gradient::WriteOnDevice;
 
-use super::arithmetic::{Arithmetic, Batch, Found, Kind};
+use super::arithmetic::{Arithmetic, Batch, Found};
 use super::shape::Shape;
 
 /// All is done in order.
 const ON: Stream = Stream::Compute;
 
-/// A network's state in a GPU's memory.
+/// A network's tensors in a GPU's memory.
 #[derive(Debug)]
 pub struct Gpu {
-    shape: Shape,
+    shape: Arc<Shape>,
     description: String,
-    /// By [`Kind`].
-    state: [DeviceTensor<f32>; 3],
+    values: SharedTensor<f32>,
     /// What a gradient takes, which changes nothing that is shown.
     room: RefCell<Room>,
-    sum: SumRoom,
-    /// What is loaded passes through it.
-    on_host: Pinned<f32>,
+    /// What is shown or changed on the host passes through it.
+    transfer: Arc<Mutex<Transfer>>,
     device: Device,
 }
 
@@ -37,64 +36,55 @@ struct Room {
     hits: Pinned<u32>,
 }
 
-/// A batch there.
-struct Passed {
-    labels: DeviceTensor<u32>,
-    /// What goes into each layer, and the scores at the end.
-    values: Vec<DeviceTensor<f32>>,
-}
-
 impl Gpu {
-    /// With these values, and no update yet, on the GPU of this number.
+    /// With these values, on the GPU of this number.
     ///
     /// # Errors
     /// When it cannot be used, or has too little memory.
-    pub fn new(ordinal: usize, shape: Shape, values: &[f32]) -> Result<Self, DeviceError> {
+    pub fn new(ordinal: usize, shape: Arc<Shape>, values: &[f32]) -> Result<Self, DeviceError> {
         let device = Device::open(ordinal)?;
-        let none = || DeviceTensor::zeros(&device, ON, values.len());
-        let state = [DeviceTensor::from_slice(&device, ON, values)?, none()?, none()?];
         let room = RefCell::new(Room {
-            gradient: none()?,
+            gradient: DeviceTensor::zeros(&device, ON, values.len())?,
             squares: Pinned::zeros(&device, 1)?,
             hits: Pinned::zeros(&device, 0)?,
         });
         Ok(Self {
             shape,
             description: device.description()?,
-            state,
+            values: SharedTensor::new(DeviceTensor::from_slice(&device, ON, values)?),
             room,
-            sum: SumRoom::new(&device)?,
-            on_host: Pinned::zeros(&device, values.len())?,
+            transfer: Arc::new(Mutex::new(Transfer::new(&device)?)),
             device,
         })
     }
 
-    fn forward(&self, batch: &Batch) -> Result<Passed, DeviceError> {
-        let (device, on) = (&self.device, self.device.on(ON));
-        let layers = self.shape.layers();
-        let [state, ..] = &self.state;
-        let rows = batch.labels.len();
-        let mut values = vec![DeviceTensor::from_slice(device, ON, &batch.images)?];
-        for (number, layer) in layers.iter().enumerate() {
-            let (weights, biases) = (state.part(layer.weights.clone()), state.part(layer.biases.clone()));
-            let mut result = DeviceTensor::unset(device, ON, rows * layer.outputs)?;
-            let inputs = [&values[number].view(), &weights, &biases];
-            on.dense_forward(&mut result.view_mut(), inputs, layer.sizes(rows))?;
-            if number + 1 < layers.len() {
-                on.rectify(&mut result.view_mut())?;
+    /// Enqueues the passes through all layers. Gives what goes into each layer, and how far the scores are from their targets; what is found comes to `room`.
+    fn forward(&self, batch: &Batch, room: &mut Room) -> Result<(Vec<DeviceTensor<f32>>, DeviceTensor<f32>), DeviceError> {
+        let (device, on, rows) = (&self.device, self.device.on(ON), batch.labels.len());
+        let own = self.values.tensor();
+        let mut passed = Vec::new();
+        let mut values = DeviceTensor::from_slice(device, ON, &batch.images)?;
+        for layer in self.shape.layers() {
+            if !passed.is_empty() {
+                on.rectify(&mut values.view_mut())?;
             }
-            values.push(result);
+            let (weights, biases) = (own.part(layer.weights.clone()), own.part(layer.biases.clone()));
+            let mut result = DeviceTensor::unset(device, ON, rows * layer.outputs)?;
+            on.dense_forward(&mut result.view_mut(), [&values.view(), &weights, &biases], layer.sizes(rows))?;
+            passed.push(std::mem::replace(&mut values, result));
         }
         let labels = DeviceTensor::from_slice(device, ON, &batch.labels)?;
-        Ok(Passed { labels, values })
-    }
-
-    /// For each row of the scores whether it is right, once that is known.
-    fn hit(&self, scores: &DeviceTensor<f32>, labels: &DeviceTensor<u32>) -> Result<DeviceTensor<u32>, DeviceError> {
-        let mut hit = DeviceTensor::unset(&self.device, ON, labels.len())?;
-        let on = self.device.on(ON);
-        on.hits(&mut hit.view_mut(), &scores.view(), &labels.view())?;
-        Ok(hit)
+        let mut hit = DeviceTensor::unset(device, ON, rows)?;
+        on.hits(&mut hit.view_mut(), &values.view(), &labels.view())?;
+        on.distances(&mut values.view_mut(), &labels.view())?;
+        let mut of_all = DeviceTensor::<f64>::unset(device, ON, 1)?;
+        on.squares(&mut of_all.view_mut(), &[values.view()], 1.0)?;
+        if room.hits.len() < rows {
+            room.hits = Pinned::zeros(device, rows)?;
+        }
+        room.squares.copy_down(ON, &of_all, 0, 0..1)?;
+        room.hits.copy_down(ON, &hit, 0, 0..rows)?;
+        Ok((passed, values))
     }
 
     /// Enqueues the passes back through all layers, from the scores' gradient on.
@@ -106,7 +96,7 @@ impl Gpu {
         out: &mut DeviceTensor<f32>,
     ) -> Result<(), DeviceError> {
         let on = self.device.on(ON);
-        let [state, ..] = &self.state;
+        let values = self.values.tensor();
         for (number, layer) in self.shape.layers().iter().enumerate().rev() {
             let (sizes, inputs) = (layer.sizes(rows), passed[number].view());
             let both = [&gradient.view(), &inputs];
@@ -114,7 +104,7 @@ impl Gpu {
             on.dense_backward_biases(&mut out.part_mut(layer.biases.clone()), &gradient.view(), sizes)?;
             if number > 0 {
                 let mut before = DeviceTensor::unset(&self.device, ON, inputs.len())?;
-                let both = [&gradient.view(), &state.part(layer.weights.clone())];
+                let both = [&gradient.view(), &values.part(layer.weights.clone())];
                 on.dense_backward_inputs(&mut before.view_mut(), both, sizes)?;
                 on.rectify_backward(&mut before.view_mut(), &inputs)?;
                 gradient = before;
@@ -124,64 +114,87 @@ impl Gpu {
     }
 }
 
+impl Room {
+    /// Of a batch of so many rows, once it has come.
+    fn found(&self, rows: usize) -> Result<Found, DeviceError> {
+        Ok(Found {
+            squares: self.squares.read()?.iter().sum(),
+            hits: self.hits.read()?[..rows].iter().copied().map(u64::from).sum(),
+        })
+    }
+}
+
 impl Arithmetic for Gpu {
     fn device(&self) -> String {
         self.description.clone()
     }
 
     fn gradient(&self, batch: &Batch, out: &mut GradientWriter<'_>) -> Result<Found, ModelError> {
-        let on = self.device.on(ON);
-        let Passed { labels, mut values } = self.forward(batch)?;
-        let mut scores = values.pop().ok_or("expected scores, found none")?;
-        let hit = self.hit(&scores, &labels)?;
-        on.distances(&mut scores.view_mut(), &labels.view())?;
-        let mut of_all = DeviceTensor::<f64>::unset(&self.device, ON, 1)?;
-        on.squares(&mut of_all.view_mut(), &[scores.view()], 1.0)?;
-        let Room { gradient, squares, hits } = &mut *self.room.borrow_mut();
-        let rows = batch.labels.len();
-        if hits.len() < rows {
-            *hits = Pinned::zeros(&self.device, rows)?;
-        }
-        squares.copy_down(ON, &of_all, 0, 0..1)?;
-        hits.copy_down(ON, &hit, 0, 0..rows)?;
-        self.backward(scores, &values, rows, gradient)?;
+        let (room, rows) = (&mut *self.room.borrow_mut(), batch.labels.len());
+        let (passed, distances) = self.forward(batch, room)?;
+        self.backward(distances, &passed, rows, &mut room.gradient)?;
         for (tensor, place) in self.shape.places().iter().enumerate() {
-            out.write_device(tensor, &gradient.part(place.clone()))?;
+            out.write_device(tensor, &room.gradient.part(place.clone()))?;
         }
-        // They were found before the passes back, which go on meanwhile.
-        Ok(Found {
-            squares: squares.read()?.iter().sum(),
-            hits: hits.read()?[..rows].iter().copied().map(u64::from).sum(),
+        // It was found before the passes back, which go on meanwhile.
+        Ok(room.found(rows)?)
+    }
+
+    fn measure(&self, batch: &Batch) -> Result<Found, ModelError> {
+        let room = &mut *self.room.borrow_mut();
+        self.forward(batch, room)?;
+        Ok(room.found(batch.labels.len())?)
+    }
+
+    fn values(&self) -> Box<dyn Values> {
+        Box::new(Lent {
+            shape: Arc::clone(&self.shape),
+            values: self.device.record(ON).map(|ready| self.values.lend(&ready)),
+            transfer: Arc::clone(&self.transfer),
         })
     }
 
-    fn hits(&self, batch: &Batch) -> Result<u64, ModelError> {
-        let Passed { labels, values } = self.forward(batch)?;
-        let scores = values.last().ok_or("expected scores, found none")?;
-        let hit = self.hit(scores, &labels)?.to_vec()?;
-        Ok(hit.into_iter().map(u64::from).sum())
+    fn change(&mut self, tensor: usize, change: &mut dyn FnMut(&mut [f32])) -> Result<(), ModelError> {
+        let mut values = self.values.change()?.part_mut(self.shape.places()[tensor].clone());
+        Ok(locked(&self.transfer).change(&mut values, change)?)
     }
 
-    fn update(&mut self, mean: &Mean<'_>, by: Adam) -> Result<(), ModelError> {
-        let sum = mean.device_sum(&mut self.sum)?;
-        let by = by.moments(mean.divisor()? as f32, 1.0);
-        let [values, means, squares] = &mut self.state;
-        let on = self.device.on(ON);
-        for (tensor, place) in self.shape.places().iter().enumerate() {
-            let mut part = [&mut *values, means, squares].map(|all| all.part_mut(place.clone()));
-            let [values, means, squares] = part.each_mut();
-            on.adam(values, means, squares, &sum.tensor(tensor)?, by)?;
-        }
+    fn on_device(&mut self) -> Option<&mut dyn DeviceNetwork> {
+        Some(self)
+    }
+}
+
+impl DeviceNetwork for Gpu {
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn change(&mut self, tensor: usize, change: &mut DeviceChange<'_>) -> Result<(), ModelError> {
+        let place = self.shape.places()[tensor].clone();
+        Ok(change(self.values.change()?.part_mut(place))?)
+    }
+}
+
+/// The values at one boundary. What keeps them from being read is said when they are.
+struct Lent {
+    shape: Arc<Shape>,
+    values: Result<LentTensor<f32>, DeviceError>,
+    transfer: Arc<Mutex<Transfer>>,
+}
+
+impl Values for Lent {
+    fn see(&self, tensor: usize, see: &mut dyn FnMut(&[f32])) -> Result<(), ModelError> {
+        let (all, place) = (
+            self.values.as_ref().map_err(Clone::clone)?,
+            self.shape.places()[tensor].clone(),
+        );
+        let values = all.part_to_vec(place, &mut locked(&self.transfer))?;
+        see(&values);
         Ok(())
     }
+}
 
-    fn read(&self, kind: Kind) -> Result<Vec<f32>, ModelError> {
-        Ok(self.state[kind as usize].to_vec()?)
-    }
-
-    fn write(&mut self, kind: Kind, start: usize, values: &[f32]) -> Result<(), ModelError> {
-        let on_host = &mut self.on_host;
-        on_host.write()?[..values.len()].copy_from_slice(values);
-        Ok(on_host.copy_up(ON, 0..values.len(), &mut self.state[kind as usize], start)?)
-    }
+fn locked(transfer: &Mutex<Transfer>) -> MutexGuard<'_, Transfer> {
+    // It holds no value between two transfers.
+    transfer.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,54 +1,59 @@
 //! The network on processors, by the references of the kernels: slower than other code for processors, and to the bit what a GPU gives.
 
-use sardana::model::{GradientWriter, Mean, ModelError};
-use sardana_cuda::parameters::Adam;
-use sardana_cuda::reference::{dense, norms, pointwise, updates};
+use std::sync::Arc;
 
-use super::arithmetic::{Arithmetic, Batch, Found, Kind};
+use sardana::fit::Values;
+use sardana::model::{GradientWriter, ModelError};
+use sardana_cuda::reference::{dense, norms, pointwise};
+
+use super::arithmetic::{Arithmetic, Batch, Found};
 use super::shape::{Layer, Shape};
 
-/// A network's state in the host's memory.
-#[derive(Debug)]
+/// A network's tensors in the host's memory.
+#[derive(Clone, Debug)]
 pub struct Host {
-    shape: Shape,
-    /// By [`Kind`].
-    state: [Vec<f32>; 3],
+    shape: Arc<Shape>,
+    values: Arc<Vec<f32>>,
 }
 
 impl Host {
-    /// With these values, and no update yet.
+    /// With these values.
     #[must_use]
-    pub fn new(shape: Shape, values: Vec<f32>) -> Self {
-        let none = vec![0.0; values.len()];
+    pub fn new(shape: Arc<Shape>, values: Vec<f32>) -> Self {
         Self {
             shape,
-            state: [values, none.clone(), none],
+            values: Arc::new(values),
         }
     }
 
     /// The weights and biases of a layer.
     fn of(&self, layer: &Layer) -> [&[f32]; 2] {
-        let [values, ..] = &self.state;
-        [&values[layer.weights.clone()], &values[layer.biases.clone()]]
+        [&self.values[layer.weights.clone()], &self.values[layer.biases.clone()]]
     }
 
-    /// What goes into each layer, and the scores at the end.
-    fn forward(&self, batch: &Batch) -> Vec<Vec<f32>> {
-        let layers = self.shape.layers();
-        let mut passed = vec![batch.images.clone()];
-        for (number, layer) in layers.iter().enumerate() {
+    /// What goes into each layer, how far the scores are from their targets, and what is found.
+    fn forward(&self, batch: &Batch) -> (Vec<Vec<f32>>, Vec<f32>, Found) {
+        let mut passed = Vec::new();
+        let mut values = batch.images.clone();
+        for layer in self.shape.layers() {
             let [weights, biases] = self.of(layer);
-            let result = dense::forward(&passed[number], weights, biases, layer.sizes(batch.labels.len()));
-            let is_last = number + 1 == layers.len();
-            passed.push(if is_last { result } else { pointwise::rectify(&result) });
+            // Rectifiers are between layers.
+            let inputs = if passed.is_empty() {
+                values
+            } else {
+                pointwise::rectify(&values)
+            };
+            values = dense::forward(&inputs, weights, biases, layer.sizes(batch.labels.len()));
+            passed.push(inputs);
         }
-        passed
-    }
-
-    fn hits_of(&self, scores: &[f32], labels: &[u32]) -> u64 {
         let classes = self.shape.layers().last().map_or(0, |last| last.outputs);
-        let hits = pointwise::hits(scores, labels, classes);
-        hits.into_iter().map(u64::from).sum()
+        let hits = pointwise::hits(&values, &batch.labels, classes);
+        let distances = pointwise::distances(&values, &batch.labels, classes);
+        let found = Found {
+            squares: norms::squares(&distances, 1.0),
+            hits: hits.into_iter().map(u64::from).sum(),
+        };
+        (passed, distances, found)
     }
 }
 
@@ -58,14 +63,10 @@ impl Arithmetic for Host {
     }
 
     fn gradient(&self, batch: &Batch, out: &mut GradientWriter<'_>) -> Result<Found, ModelError> {
-        let mut passed = self.forward(batch);
-        let scores = passed.pop().unwrap_or_default();
-        let hits = self.hits_of(&scores, &batch.labels);
-        let classes = scores.len() / batch.labels.len().max(1);
-        let mut gradient = pointwise::distances(&scores, &batch.labels, classes);
-        let squares = norms::squares(&gradient, 1.0);
+        let (passed, mut gradient, found) = self.forward(batch);
         for (number, layer) in self.shape.layers().iter().enumerate().rev() {
-            let (sizes, inputs) = (layer.sizes(batch.labels.len()), &passed[number]);
+            let inputs = &passed[number];
+            let sizes = layer.sizes(batch.labels.len());
             let [weights, biases] = layer.tensors;
             out.write_f32(weights, &dense::backward_weights(&gradient, inputs, sizes))?;
             out.write_f32(biases, &dense::backward_biases(&gradient, sizes))?;
@@ -74,30 +75,27 @@ impl Arithmetic for Host {
                 gradient = pointwise::rectify_backward(&dense::backward_inputs(&gradient, weights, sizes), inputs);
             }
         }
-        Ok(Found { squares, hits })
+        Ok(found)
     }
 
-    fn hits(&self, batch: &Batch) -> Result<u64, ModelError> {
-        let scores = self.forward(batch).pop().unwrap_or_default();
-        Ok(self.hits_of(&scores, &batch.labels))
+    fn measure(&self, batch: &Batch) -> Result<Found, ModelError> {
+        let (_, _, found) = self.forward(batch);
+        Ok(found)
     }
 
-    fn update(&mut self, mean: &Mean<'_>, by: Adam) -> Result<(), ModelError> {
-        let [values, means, squares] = &mut self.state;
-        for (tensor, place) in self.shape.places().iter().enumerate() {
-            let [values, means, squares] = [&mut *values, means, squares].map(|all| &mut all[place.clone()]);
-            // It is divided already.
-            updates::adam(values, means, squares, &mean.f32(tensor)?, &by.moments(1.0, 1.0));
-        }
+    fn values(&self) -> Box<dyn Values> {
+        Box::new(self.clone())
+    }
+
+    fn change(&mut self, tensor: usize, change: &mut dyn FnMut(&mut [f32])) -> Result<(), ModelError> {
+        change(&mut Arc::make_mut(&mut self.values)[self.shape.places()[tensor].clone()]);
         Ok(())
     }
+}
 
-    fn read(&self, kind: Kind) -> Result<Vec<f32>, ModelError> {
-        Ok(self.state[kind as usize].clone())
-    }
-
-    fn write(&mut self, kind: Kind, start: usize, values: &[f32]) -> Result<(), ModelError> {
-        self.state[kind as usize][start..start + values.len()].copy_from_slice(values);
+impl Values for Host {
+    fn see(&self, tensor: usize, see: &mut dyn FnMut(&[f32])) -> Result<(), ModelError> {
+        see(&self.values[self.shape.places()[tensor].clone()]);
         Ok(())
     }
 }

@@ -10,39 +10,29 @@ pub mod host;
 pub mod shape;
 
 use std::fmt;
-use std::ops::Range;
+use std::sync::Arc;
 
-use anyhow::{Context, Result};
-use sardana::data::{CounterRng, DataError, Dataset, Domain, SampleRandom, Shard};
+use sardana::data::{Array, CounterRng, DataError, Dataset, Domain, Loader, SampleRandom, Shard};
 use sardana::device::DeviceChoice;
+#[cfg(feature = "cuda")]
+use sardana::fit::DeviceNetwork;
+use sardana::fit::{Fit, Network, Parameter, Values};
 use sardana::job::JobBuilder;
-use sardana::model::{Dtype, GradientWriter, Mean, ModelError, Step, TensorSpec, Trainable};
+use sardana::model::{GradientWriter, ModelError};
+use sardana::optim::AdamW;
 use sardana::schedule::Schedule;
 use sardana::{Job, JobSpec};
-use sardana_cuda::parameters::Adam;
 
-use crate::mnist::{Data, Samples};
-use arithmetic::{Arithmetic, Batch, Kind};
+use crate::mnist::Data;
+use arithmetic::{Arithmetic, Batch, Found};
 use host::Host;
 use shape::Shape;
 
 /// Digits.
 const CLASSES: usize = 10;
 
-/// Held-out images that are looked at together.
-const ROWS: u64 = 256;
-
 const RATE: f64 = 2e-3;
-
-/// `AdamW`'s constants; the rate and the number are each update's own.
-const ADAM: Adam = Adam {
-    number: 0,
-    rate: 0.0,
-    decay: 1e-2,
-    betas: [0.9, 0.999],
-    epsilon: 1e-8,
-    decoupled: true,
-};
+const DECAY: f64 = 1e-2;
 
 /// The job: batches of 128 images, or of 64 where there are few, cut into 8 shards.
 ///
@@ -55,70 +45,46 @@ pub fn job(data: &Data, epochs: u64) -> Result<JobBuilder, DataError> {
     Ok(job.train(&training, batch)?.epochs(epochs))
 }
 
-/// The network in training.
+/// State 0 of the job, with hidden layers of these sizes.
+///
+/// # Errors
+/// When the files are not there or not whole, or the device cannot be used.
+pub fn fit(spec: &JobSpec, data: &Data, hidden: &[usize], choice: DeviceChoice) -> Result<Fit<Mlp>, ModelError> {
+    let training = data.training()?;
+    let (first, _) = training.get(0, &SampleRandom::held_out(spec.seed, 0))?;
+    let sizes = [&[first.values().len()], hidden, &[CLASSES]].concat();
+    let fit = Fit::builder(Mlp::new(spec.seed, Shape::new(&sizes), choice)?)
+        .data(Loader::new(training)?)
+        .held_out(data.held_out()?)
+        .optimizer(AdamW::new(), Schedule::cosine(RATE, 0.0, spec.steps.get()))
+        .decay(DECAY);
+    Ok(fit.build(spec)?)
+}
+
+/// The network.
 pub struct Mlp {
-    shape: Shape,
+    shape: Arc<Shape>,
     device: Box<dyn Arithmetic>,
-    training: Samples,
-    held_out: Samples,
-    schedule: Schedule,
-    updates: u64,
 }
 
 impl fmt::Debug for Mlp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { shape, updates, .. } = self;
-        let device = self.device.device();
-        write!(f, "Mlp {{ shape: {shape:?}, device: {device}, updates: {updates} }}")
+        let Self { shape, device } = self;
+        write!(f, "Mlp {{ shape: {shape:?}, device: {} }}", device.device())
     }
 }
 
 impl Mlp {
-    /// State 0 of the job, with hidden layers of these sizes.
+    /// Of this shape, with first values that follow from the seed.
     ///
     /// # Errors
-    /// When the files are not there or not whole, or the device cannot be used.
-    pub fn new(spec: &JobSpec, data: &Data, hidden: &[usize], choice: DeviceChoice) -> Result<Self, ModelError> {
-        let (training, held_out) = (data.training()?, data.held_out()?);
-        let (first, _) = training.get(0, &SampleRandom::held_out(spec.seed, 0))?;
-        let sizes = [&[first.values().len()], hidden, &[CLASSES]].concat();
-        let shape = Shape::new(&sizes);
-        let values = first_values(spec.seed, &shape);
+    /// When the device cannot be used.
+    pub fn new(seed: u64, shape: Shape, choice: DeviceChoice) -> Result<Self, ModelError> {
+        let (values, shape) = (first_values(seed, &shape), Arc::new(shape));
         Ok(Self {
             device: on(choice, &shape, values)?,
-            schedule: Schedule::cosine(RATE, 0.0, spec.steps.get()),
             shape,
-            training,
-            held_out,
-            updates: 0,
         })
-    }
-
-    fn batch(
-        samples: impl Iterator<Item = Result<(sardana::data::Array<f32>, u32), DataError>>,
-    ) -> Result<Batch, DataError> {
-        let mut batch = Batch::default();
-        for sample in samples {
-            let (image, label) = sample?;
-            batch.images.extend(image.values());
-            batch.labels.push(label);
-        }
-        Ok(batch)
-    }
-
-    /// All that is shown, in order: what each tensor is called, which kind it is of, and where it lies there.
-    fn shown(&self) -> impl Iterator<Item = (TensorSpec, Kind, Range<usize>)> {
-        let named = |(kind, name): (Kind, &'static str)| {
-            let tensors = self.shape.specs().iter().zip(self.shape.places());
-            tensors.map(move |(spec, place)| {
-                let shown = TensorSpec {
-                    name: format!("{}{name}", spec.name),
-                    ..spec.clone()
-                };
-                (shown, kind, place.clone())
-            })
-        };
-        Kind::ALL.into_iter().zip(["", ".mean", ".square"]).flat_map(named)
     }
 }
 
@@ -137,97 +103,79 @@ fn first_values(seed: u64, shape: &Shape) -> Vec<f32> {
 }
 
 #[cfg(feature = "cuda")]
-fn on(choice: DeviceChoice, shape: &Shape, values: Vec<f32>) -> Result<Box<dyn Arithmetic>, ModelError> {
+fn on(choice: DeviceChoice, shape: &Arc<Shape>, values: Vec<f32>) -> Result<Box<dyn Arithmetic>, ModelError> {
     Ok(match choice.gpu()? {
-        Some(number) => Box::new(gpu::Gpu::new(number, shape.clone(), &values)?),
-        None => Box::new(Host::new(shape.clone(), values)),
+        Some(number) => Box::new(gpu::Gpu::new(number, Arc::clone(shape), &values)?),
+        None => Box::new(Host::new(Arc::clone(shape), values)),
     })
 }
 
 #[cfg(not(feature = "cuda"))]
-fn on(choice: DeviceChoice, shape: &Shape, values: Vec<f32>) -> Result<Box<dyn Arithmetic>, ModelError> {
+fn on(choice: DeviceChoice, shape: &Arc<Shape>, values: Vec<f32>) -> Result<Box<dyn Arithmetic>, ModelError> {
     choice.gpu()?;
-    Ok(Box::new(Host::new(shape.clone(), values)))
+    Ok(Box::new(Host::new(Arc::clone(shape), values)))
 }
 
-fn updates_spec() -> TensorSpec {
-    TensorSpec::new("updates", Dtype::U64, &[])
+fn batch(items: &[(Array<f32>, u32)]) -> Batch {
+    let mut batch = Batch::default();
+    for (image, label) in items {
+        batch.images.extend(image.values());
+        batch.labels.push(*label);
+    }
+    batch
 }
 
-impl Trainable for Mlp {
-    fn gradients(&self) -> Vec<TensorSpec> {
-        self.shape.specs().to_vec()
+/// Adds the loss and the hits.
+fn add(found: Found, sums: &mut [f64]) {
+    let metrics = [0.5 * found.squares, found.hits as f64];
+    sums.iter_mut().zip(metrics).for_each(|(sum, more)| *sum += more);
+}
+
+impl Network for Mlp {
+    type Item = (Array<f32>, u32);
+
+    fn parameters(&self) -> Vec<Parameter> {
+        self.shape.parameters().to_vec()
     }
 
-    fn auxiliary(&self) -> Vec<String> {
+    fn metrics(&self) -> Vec<String> {
         ["loss", "accuracy"].map(str::to_owned).to_vec()
     }
 
     fn describe(&self) -> String {
-        format!("half squared distances; {ADAM:?}; rate {}", self.schedule.describe())
+        "half squared distances".to_owned()
     }
 
     fn device(&self) -> String {
         self.device.device()
     }
 
-    fn gradient(&self, shard: &Shard, out: &mut GradientWriter<'_>) -> Result<(), ModelError> {
-        let samples = shard.samples().iter().enumerate();
-        let batch = Self::batch(samples.map(|(at, &sample)| self.training.get(sample, &shard.sample_random(at))))?;
-        let found = self.device.gradient(&batch, out)?;
-        out.auxiliary(0, 0.5 * found.squares)?;
-        out.auxiliary(1, found.hits as f64)?;
-        Ok(out.samples(batch.labels.len() as u64)?)
-    }
-
-    fn apply(&mut self, _step: Step, mean: &Mean<'_>) -> Result<(), ModelError> {
-        let rate = self.schedule.at(self.updates);
-        self.updates += 1;
-        let number = self.updates;
-        self.device.update(mean, Adam { number, rate, ..ADAM })
-    }
-
-    fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError> {
-        let mut there: Option<(Kind, Vec<f32>)> = None;
-        for (spec, kind, place) in self.shown() {
-            let values = match there.take().filter(|(of, _)| *of == kind) {
-                Some((_, values)) => values,
-                None => self.device.read(kind)?,
-            };
-            let bytes: Vec<u8> = values[place].iter().flat_map(|value| value.to_le_bytes()).collect();
-            visitor(&spec, &bytes);
-            there = Some((kind, values));
-        }
-        visitor(&updates_spec(), &self.updates.to_le_bytes());
+    fn gradient(
+        &self,
+        _: &Shard,
+        items: &[Self::Item],
+        out: &mut GradientWriter<'_>,
+        sums: &mut [f64],
+    ) -> Result<(), ModelError> {
+        add(self.device.gradient(&batch(items), out)?, sums);
         Ok(())
     }
 
-    fn load(&mut self, tensor: &TensorSpec, bytes: &[u8]) -> Result<(), ModelError> {
-        if *tensor == updates_spec() {
-            self.updates = u64::from_le_bytes(bytes.try_into()?);
-            return Ok(());
-        }
-        let known = self.shown().find(|(spec, ..)| spec == tensor);
-        let (_, kind, place) = known.with_context(|| format!("expected a tensor of this network, found {}", tensor.name))?;
-        let (elements, rest) = bytes.as_chunks::<4>();
-        if elements.len() != place.len() || !rest.is_empty() {
-            return Err(format!("expected {} bytes, found {}", place.len() * 4, bytes.len()).into());
-        }
-        let values: Vec<f32> = elements.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-        self.device.write(kind, place.start, &values)
+    fn measure(&self, items: &[Self::Item], sums: &mut [f64]) -> Result<(), ModelError> {
+        add(self.device.measure(&batch(items))?, sums);
+        Ok(())
     }
 
-    fn evaluate(&self) -> Result<Vec<(String, f64)>, ModelError> {
-        let all = self.held_out.len();
-        let mut hits = 0;
-        for start in (0..all).step_by(ROWS as usize) {
-            let samples = start..(start + ROWS).min(all);
-            let batch = Self::batch(samples.map(|sample| self.held_out.get(sample, &SampleRandom::held_out(0, sample))))?;
-            hits += self.device.hits(&batch)?;
-        }
-        Ok(vec![
-            ("accuracy".to_owned(), hits as f64 / all.max(1) as f64),
-            ("correct".to_owned(), hits as f64),
-        ])
+    fn values(&self) -> Box<dyn Values> {
+        self.device.values()
+    }
+
+    fn change(&mut self, tensor: usize, change: &mut dyn FnMut(&mut [f32])) -> Result<(), ModelError> {
+        self.device.change(tensor, change)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn on_device(&mut self) -> Option<&mut dyn DeviceNetwork> {
+        self.device.on_device()
     }
 }

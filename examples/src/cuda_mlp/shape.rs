@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use sardana::model::{Dtype, TensorSpec};
+use sardana::fit::{Parameter, Role};
 use sardana_cuda::reference::dense::Sizes;
 
 /// A dense layer: `y = x wᵀ + b`.
@@ -33,10 +33,10 @@ impl Layer {
 }
 
 /// Layers one behind the other, with rectifiers between them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
     layers: Vec<Layer>,
-    specs: Vec<TensorSpec>,
+    parameters: Vec<Parameter>,
     places: Vec<Range<usize>>,
 }
 
@@ -44,15 +44,20 @@ impl Shape {
     /// From these sizes: of a sample, of what lies between layers, and of the scores.
     #[must_use]
     pub fn new(sizes: &[usize]) -> Self {
-        let (mut layers, mut specs, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut layers, mut parameters, mut places) = (Vec::new(), Vec::new(), Vec::new());
         let mut end = 0;
         for (number, pair) in sizes.windows(2).enumerate() {
             let [inputs, outputs] = [pair[0], pair[1]];
             let weights = end..end + outputs * inputs;
             let biases = weights.end..weights.end + outputs;
             end = biases.end;
-            specs.push(TensorSpec::new(format!("{number}.weights"), Dtype::F32, &[outputs, inputs]));
-            specs.push(TensorSpec::new(format!("{number}.biases"), Dtype::F32, &[outputs]));
+            let parameter = |name: &str, shape: Vec<usize>| Parameter {
+                name: format!("{number}.{name}"),
+                shape,
+                role: Role::Trained,
+            };
+            parameters.push(parameter("weights", vec![outputs, inputs]));
+            parameters.push(parameter("biases", vec![outputs]));
             places.extend([weights.clone(), biases.clone()]);
             layers.push(Layer {
                 inputs,
@@ -62,7 +67,11 @@ impl Shape {
                 tensors: [2 * number, 2 * number + 1],
             });
         }
-        Self { layers, specs, places }
+        Self {
+            layers,
+            parameters,
+            places,
+        }
     }
 
     /// The layers, the first one first.
@@ -71,10 +80,10 @@ impl Shape {
         &self.layers
     }
 
-    /// What its tensors are called, with their shapes; f32 all.
+    /// Its tensors, with their names and shapes.
     #[must_use]
-    pub fn specs(&self) -> &[TensorSpec] {
-        &self.specs
+    pub fn parameters(&self) -> &[Parameter] {
+        &self.parameters
     }
 
     /// Where each of them lies.
@@ -99,7 +108,7 @@ mod tests {
         let shape = Shape::new(&[3, 2, 4]);
         assert_eq!(shape.places(), [0..6, 6..8, 8..16, 16..20]);
         assert_eq!((shape.values(), shape.layers().len()), (20, 2));
-        let elements: Vec<_> = shape.specs().iter().map(|spec| spec.elements().unwrap()).collect();
+        let elements: Vec<usize> = shape.parameters().iter().map(|own| own.shape.iter().product()).collect();
         assert_eq!(elements, [6, 2, 8, 4]);
         assert_eq!(
             shape.layers()[1].sizes(5),

@@ -15,7 +15,7 @@ use runs::{Run, env};
 use sardana::device::DeviceChoice;
 use sardana::reference;
 use sardana_cuda::kernels::Module;
-use sardana_examples::cuda_mlp::{Mlp, job};
+use sardana_examples::cuda_mlp::{fit, job};
 use sardana_examples::mnist::Data;
 use sardana_twins::{Compiler, DriverFiles, Planted};
 use site::{HIDDEN, Site, site, source};
@@ -185,7 +185,7 @@ fn the_program_finds_the_gpus_by_itself_and_says_at_once_where_there_are_none() 
 fn plain(data: &Path, epochs: u64) -> reference::Reference {
     let data = Data::in_folder(data);
     let spec = job(&data, epochs).unwrap().build().unwrap().spec().clone();
-    let mut model = Mlp::new(&spec, &data, &HIDDEN, DeviceChoice::Cpu).unwrap();
+    let mut model = fit(&spec, &data, &HIDDEN, DeviceChoice::Cpu).unwrap();
     reference::train(&spec, &mut model).unwrap()
 }
 

@@ -27,6 +27,20 @@ pub enum FitError {
         /// How many there are.
         found: usize,
     },
+    /// The optimizer names an update on devices that has other slots than it has itself.
+    #[error(
+        "expected an optimizer with as many slots as its update on devices has, {expected}, found {found}: correct `device_update`"
+    )]
+    DeviceSlots {
+        /// As many as that update has.
+        expected: usize,
+        /// As many as the optimizer has.
+        found: usize,
+    },
+    /// What the optimizer remembers has no place on the device, or that has failed.
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    Device(#[from] sardana_cuda::device::DeviceError),
     /// The bound of the gradient's norm.
     #[error("expected a norm above 0 to clip gradients to, found {0}: set .clip_norm(1.0), for example, or leave it out")]
     ClipNorm(f64),

@@ -3,15 +3,24 @@
 //! resumed with another number of workers it computes the same bits.
 //!
 //! - [`Fit`]: what a program hands to [`crate::train()`];
-//! - [`Network`], [`Parameter`], [`Role`], [`Values`]: what a framework must offer; `sardana-candle` does for candle.
+//! - [`Network`], [`Parameter`], [`Role`], [`Values`]: what a framework must offer; `sardana-candle` does for candle;
+//! - `DeviceNetwork`, with the feature `cuda`: what it offers besides if its tensors lie on a GPU. Updates that a GPU has
+//!   [kernels](Optimizer::device_update) for are made there then, with the bits of the host's; others, and running means and variances, on the host: each tensor
+//!   comes down and goes up again at each update, which is slower.
 
 mod error;
 mod network;
 mod norm;
+#[cfg(feature = "cuda")]
+mod on_device;
+mod on_host;
+mod slots;
 mod state;
+mod tensor;
 #[cfg(test)]
 mod tests;
 mod update;
+mod updating;
 
 use std::cell::Cell;
 use std::fmt::{self, Debug};
@@ -21,9 +30,12 @@ use sardana_protocol::job::JobSpec;
 use sardana_protocol::state::TensorSpec;
 
 pub use error::FitError;
+#[cfg(feature = "cuda")]
+pub use network::{DeviceChange, DeviceNetwork};
 pub use network::{Network, Parameter, Role, Values};
 
-use state::{Place, Shown, State};
+use slots::Slots;
+use state::{Place, State};
 use update::Rule;
 
 use crate::data::{Coming, DataError, DataFingerprint, DataHash, Dataset, HeldBytes, Loader, SampleRandom, Shard};
@@ -205,12 +217,12 @@ impl<N: Network> FitBuilder<N> {
     ///
     /// # Errors
     /// The first setting that is wrong or missing.
-    pub fn build(self, spec: &JobSpec) -> Result<Fit<N>, FitError> {
+    pub fn build(mut self, spec: &JobSpec) -> Result<Fit<N>, FitError> {
         let training = self.training.ok_or(FitError::NoData)?;
         let (optimizer, schedule) = self.optimizer.ok_or(FitError::NoOptimizer)?;
         optimizer.check()?;
         schedule.check()?;
-        update::check_slots(&*optimizer)?;
+        on_host::check_slots(&*optimizer)?;
         if let Some(norm) = self.clip_norm.filter(|norm| norm.is_nan() || *norm <= 0.0) {
             return Err(FitError::ClipNorm(norm));
         }
@@ -240,8 +252,14 @@ impl<N: Network> FitBuilder<N> {
             decays: parameters.iter().map(&self.decays).collect(),
             optimizer,
         };
+        let tensors = tensor::tensors(&parameters, rule.optimizer.slots());
+        let state = State {
+            slots: Slots::new(&mut self.network, &*rule.optimizer, &tensors)?,
+            tensors,
+            updates: 0,
+        };
         Ok(Fit {
-            state: State::new(&parameters, rule.optimizer.slots()),
+            state,
             metrics: self.network.metrics(),
             network: self.network,
             parameters,
@@ -250,15 +268,6 @@ impl<N: Network> FitBuilder<N> {
             held_out,
             room: Cell::default(),
         })
-    }
-}
-
-impl<N: Network> Fit<N> {
-    fn shown(&self) -> Shown {
-        Shown {
-            state: self.state.clone(),
-            values: self.network.values(),
-        }
     }
 }
 
@@ -293,7 +302,7 @@ impl<T: Send> HeldOut<T> {
 
 impl<N: Network> Trainable for Fit<N> {
     fn gradients(&self) -> Vec<TensorSpec> {
-        self.state.specs.clone()
+        self.state.tensors.iter().map(|tensor| tensor.spec.clone()).collect()
     }
 
     fn auxiliary(&self) -> Vec<String> {
@@ -304,6 +313,10 @@ impl<N: Network> Trainable for Fit<N> {
         // What is measured must be the same for all, too: they tell the results.
         let held_out = self.held_out.as_ref().map(|held_out| (held_out.hash, held_out.batch));
         format!("{}; {}; held out {held_out:?}", self.network.describe(), self.rule.describe())
+    }
+
+    fn device(&self) -> String {
+        self.network.device()
     }
 
     fn will_hold_bytes(&self) -> usize {
@@ -334,7 +347,7 @@ impl<N: Network> Trainable for Fit<N> {
     }
 
     fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError> {
-        self.shown().visit(visitor)
+        self.state.shown(self.network.values()).visit(visitor)
     }
 
     fn load(&mut self, tensor: &TensorSpec, bytes: &[u8]) -> Result<(), ModelError> {
@@ -346,8 +359,8 @@ impl<N: Network> Trainable for Fit<N> {
                 loaded
             }
             Some(Place::Slot { parameter, slot }) => {
-                let slots = Arc::make_mut(&mut self.state.slots[parameter]);
-                state::load(&mut slots.values[slot], bytes)
+                let slots = &mut self.state.slots;
+                slots.load(parameter, slot, |values| state::load(values, bytes))
             }
             Some(Place::Updates) => {
                 let found = bytes.len();
@@ -360,7 +373,7 @@ impl<N: Network> Trainable for Fit<N> {
     }
 
     fn share(&self) -> Option<Box<dyn SharedState>> {
-        Some(Box::new(self.shown()))
+        Some(Box::new(self.state.shown(self.network.values())))
     }
 
     fn evaluate(&self) -> Result<Vec<(String, f64)>, ModelError> {

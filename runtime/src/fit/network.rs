@@ -1,5 +1,8 @@
 //! What a framework must offer so that its networks can be trained by [`super::Fit`]: gradients, and the values of its tensors.
 
+#[cfg(feature = "cuda")]
+use sardana_cuda::device::{Device, DeviceError, ViewMut};
+
 use crate::data::Shard;
 use crate::model::{GradientWriter, ModelError};
 
@@ -52,6 +55,11 @@ pub trait Network {
     /// What else decides the bits, such as the loss and its constants; compared between workers.
     fn describe(&self) -> String;
 
+    /// What it computes on, as [`Trainable::device`](crate::model::Trainable::device) says.
+    fn device(&self) -> String {
+        "cpu".to_owned()
+    }
+
     /// Writes the gradient of each tensor, summed over `items`, which are those of `shard`; adds the metrics' sums to `sums`, which are 0.
     ///
     /// # Errors
@@ -73,12 +81,38 @@ pub trait Network {
     /// Its values, for this thread or another: not a copy. It is dropped before the next [`Self::change`].
     fn values(&self) -> Box<dyn Values>;
 
-    /// Lets `change` change the values of tensor number `tensor`, row-major.
+    /// Lets `change` change the values of tensor number `tensor`, row-major: if they lie on a device, a copy that comes from there and goes back.
     ///
     /// # Errors
     /// When they cannot be reached; the worker ends.
     fn change(&mut self, tensor: usize, change: &mut dyn FnMut(&mut [f32])) -> Result<(), ModelError>;
+
+    /// Itself, if its tensors lie on a GPU. Then what the optimizer remembers lies there as well, and updates are made there, if there are
+    /// [kernels](crate::optim::Optimizer::device_update) for them. Always the same.
+    #[cfg(feature = "cuda")]
+    fn on_device(&mut self) -> Option<&mut dyn DeviceNetwork> {
+        None
+    }
 }
+
+/// A network whose tensors lie on a GPU.
+#[cfg(feature = "cuda")]
+pub trait DeviceNetwork {
+    /// The GPU. Always the same.
+    fn device(&self) -> &Device;
+
+    /// Lets `change` change the values of tensor number `tensor` where they lie, row-major: it enqueues that on
+    /// [`Stream::Compute`](sardana_cuda::device::Stream::Compute), and does not wait. What the network has enqueued before is done by then, and what it enqueues
+    /// afterwards finds the values changed.
+    ///
+    /// # Errors
+    /// When they cannot be reached, or what `change` says; the worker ends.
+    fn change(&mut self, tensor: usize, change: &mut DeviceChange<'_>) -> Result<(), ModelError>;
+}
+
+/// What changes a tensor where it lies on a GPU.
+#[cfg(feature = "cuda")]
+pub type DeviceChange<'a> = dyn FnMut(ViewMut<'_, f32>) -> Result<(), DeviceError> + 'a;
 
 /// The values of a network's tensors at one boundary.
 pub trait Values: Send {

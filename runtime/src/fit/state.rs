@@ -5,16 +5,10 @@ use std::sync::Arc;
 
 use sardana_protocol::state::{Dtype, TensorSpec};
 
-use super::network::{Parameter, Role, Values};
+use super::network::Values;
+use super::slots::{ShownSlots, Slots};
+use super::tensor::Tensor;
 use crate::model::{ModelError, SharedState};
-
-/// What an optimizer remembers of one tensor.
-#[derive(Clone, Debug)]
-pub(super) struct Slots {
-    /// In the optimizer's order.
-    pub(super) specs: Vec<TensorSpec>,
-    pub(super) values: Vec<Vec<f32>>,
-}
 
 /// Where a tensor of the state is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,47 +19,36 @@ pub(super) enum Place {
 }
 
 /// All but the values of the network, which the network keeps.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct State {
-    pub(super) specs: Vec<TensorSpec>,
-    /// Of each tensor, behind `Arc`s, so that a snapshot may read them while gradients are computed.
-    pub(super) slots: Vec<Arc<Slots>>,
+    pub(super) tensors: Arc<[Tensor]>,
+    pub(super) slots: Slots,
     pub(super) updates: u64,
 }
 
 impl State {
-    /// Before the first update.
-    pub(super) fn new(parameters: &[Parameter], slots: &[&str]) -> Self {
-        let spec = |parameter: &Parameter| TensorSpec::new(&parameter.name, Dtype::F32, &parameter.shape);
-        let of = |parameter: &Parameter| {
-            let names = if parameter.role == Role::Trained { slots } else { &[] };
-            let named = |slot: &&str| TensorSpec::new(format!("{}.{slot}", parameter.name), Dtype::F32, &parameter.shape);
-            let elements = spec(parameter).elements().unwrap_or(0);
-            Arc::new(Slots {
-                specs: names.iter().map(named).collect(),
-                values: vec![vec![0.0; elements]; names.len()],
-            })
-        };
-        Self {
-            specs: parameters.iter().map(spec).collect(),
-            slots: parameters.iter().map(of).collect(),
-            updates: 0,
-        }
-    }
-
     /// Where the tensor is kept, if it is one of this state.
     pub(super) fn place(&self, tensor: &TensorSpec) -> Option<Place> {
         if *tensor == updates_spec() {
             return Some(Place::Updates);
         }
-        let parameters = self.specs.iter().zip(&self.slots).enumerate();
-        parameters.into_iter().find_map(|(parameter, (spec, slots))| {
-            if spec == tensor {
+        self.tensors.iter().enumerate().find_map(|(parameter, own)| {
+            if own.spec == *tensor {
                 return Some(Place::Parameter(parameter));
             }
-            let slot = slots.specs.iter().position(|spec| spec == tensor)?;
+            let slot = own.slots.iter().position(|spec| spec == tensor)?;
             Some(Place::Slot { parameter, slot })
         })
+    }
+
+    /// As it is now, with the network's values.
+    pub(super) fn shown(&self, values: Box<dyn Values>) -> Shown {
+        Shown {
+            tensors: Arc::clone(&self.tensors),
+            slots: self.slots.shown(),
+            updates: self.updates,
+            values,
+        }
     }
 }
 
@@ -73,24 +56,26 @@ fn updates_spec() -> TensorSpec {
     TensorSpec::new("fit.updates", Dtype::U64, &[])
 }
 
-/// A state with the network's values: what is shown.
+/// A state at one boundary: what is shown.
 pub(super) struct Shown {
-    pub(super) state: State,
-    pub(super) values: Box<dyn Values>,
+    tensors: Arc<[Tensor]>,
+    slots: ShownSlots,
+    updates: u64,
+    values: Box<dyn Values>,
 }
 
 impl SharedState for Shown {
     fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError> {
         let mut bytes = Vec::new();
-        let parameters = self.state.specs.iter().zip(&self.state.slots).enumerate();
-        for (number, (spec, slots)) in parameters {
+        for (number, tensor) in self.tensors.iter().enumerate() {
             self.values
-                .see(number, &mut |values| show(spec, values, &mut bytes, visitor))?;
-            for (spec, values) in slots.specs.iter().zip(&slots.values) {
-                show(spec, values, &mut bytes, visitor);
+                .see(number, &mut |values| show(&tensor.spec, values, &mut bytes, visitor))?;
+            for (slot, spec) in tensor.slots.iter().enumerate() {
+                self.slots
+                    .see(number, slot, &mut |values| show(spec, values, &mut bytes, visitor))?;
             }
         }
-        visitor(&updates_spec(), &self.state.updates.to_le_bytes());
+        visitor(&updates_spec(), &self.updates.to_le_bytes());
         Ok(())
     }
 }

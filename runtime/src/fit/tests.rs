@@ -286,6 +286,40 @@ fn each_wrong_setting_is_named() {
     );
 }
 
+/// With one slot, and an update on devices that has two.
+#[derive(Debug)]
+struct Confused;
+
+impl Optimizer for Confused {
+    fn slots(&self) -> &'static [&'static str] {
+        &["momentum"]
+    }
+
+    fn describe(&self) -> String {
+        "confused".to_owned()
+    }
+
+    fn check(&self) -> Result<(), crate::optim::OptimError> {
+        Ok(())
+    }
+
+    fn device_update(&self) -> Option<crate::optim::DeviceUpdate> {
+        Adam::new().device_update()
+    }
+
+    fn update(&self, _: &crate::optim::Update, _: &mut [f32], _: &[f32], _: &mut [&mut [f32]]) {}
+}
+
+#[test]
+fn an_optimizer_has_as_many_slots_on_devices_as_on_the_host() {
+    let spec = job().build().unwrap().spec().clone();
+    let refused = builder(0).optimizer(Confused, 0.1).build(&spec).unwrap_err();
+    assert!(
+        matches!(refused, FitError::DeviceSlots { expected: 2, found: 1 }),
+        "{refused}"
+    );
+}
+
 #[test]
 fn what_decides_the_bits_is_told() {
     let spec = job().build().unwrap().spec().clone();

@@ -1,12 +1,12 @@
 //! One update: from the mean gradient to the next state. What it reads is the state, the mean and constants.
 
-use std::sync::Arc;
-
-use super::error::FitError;
 use super::network::{Network, Parameter, Role};
 use super::norm::Squares;
+use super::on_host::{OnHost, squares};
+use super::slots::Slots;
 use super::state::State;
-use crate::model::{GradientError, Mean, ModelError};
+use super::updating::Updating;
+use crate::model::{Mean, ModelError};
 use crate::optim::{Norms, Optimizer, Update};
 use crate::schedule::Schedule;
 
@@ -47,24 +47,53 @@ impl Rule {
         parameters: &[Parameter],
         mean: &Mean<'_>,
     ) -> Result<(), ModelError> {
-        let factor = self.clip_factor(parameters, mean)?;
-        let norms = self.norms(network, parameters, factor, mean)?;
-        let rate = self.schedule.at(state.updates);
+        let step = Step {
+            rule: self,
+            parameters,
+            mean,
+            rate: self.schedule.at(state.updates),
+            number: state.updates + 1,
+        };
         state.updates += 1;
-        for (tensor, parameter) in parameters.iter().enumerate() {
+        match &mut state.slots {
+            Slots::OnHost(slots) => {
+                let optimizer = &*self.optimizer;
+                step.take(network, &mut OnHost { optimizer, slots, mean })
+            }
+            #[cfg(feature = "cuda")]
+            Slots::OnDevice(slots) => step.take(network, &mut slots.updating(mean)?),
+        }
+    }
+}
+
+/// One update.
+struct Step<'a> {
+    rule: &'a Rule,
+    parameters: &'a [Parameter],
+    mean: &'a Mean<'a>,
+    rate: f64,
+    /// Which it is, from 1 on.
+    number: u64,
+}
+
+impl Step<'_> {
+    fn take<N: Network>(&self, network: &mut N, updating: &mut impl Updating<N>) -> Result<(), ModelError> {
+        let factor = self.clip_factor(updating)?;
+        let norms = self.norms(network, factor)?;
+        for (tensor, parameter) in self.parameters.iter().enumerate() {
             match parameter.role {
                 Role::Trained => {
                     let update = Update {
-                        number: state.updates,
-                        rate,
-                        decay: if self.decays[tensor] { self.decay } else { 0.0 },
+                        number: self.number,
+                        rate: self.rate,
+                        decay: if self.rule.decays[tensor] { self.rule.decay } else { 0.0 },
                         norms: norms.get(tensor).copied().unwrap_or_default(),
                     };
-                    self.train(network, state, tensor, (&update, factor), mean)?;
+                    updating.update(network, tensor, &update, factor)?;
                 }
                 Role::RunningMean { momentum } => {
                     let momentum = momentum as f32;
-                    follow(network, tensor, mean, |_, values, distances| {
+                    follow(network, tensor, self.mean, |_, values, distances| {
                         values
                             .iter_mut()
                             .zip(distances)
@@ -72,8 +101,8 @@ impl Rule {
                     })?;
                 }
                 Role::RunningVariance { momentum, mean: of } => {
-                    let (momentum, distances) = (momentum as f32, mean.f32(of)?);
-                    follow(network, tensor, mean, |at, values, squares| {
+                    let (momentum, distances) = (momentum as f32, self.mean.f32(of)?);
+                    follow(network, tensor, self.mean, |at, values, squares| {
                         for ((value, square), distance) in values.iter_mut().zip(squares).zip(&distances[at..]) {
                             // Rounding may leave a little less than nothing.
                             let variance = (*square - distance * distance).max(0.0);
@@ -88,33 +117,26 @@ impl Rule {
 
     /// By what the whole gradient is multiplied, so that it is no longer than it may be (Pascanu, Mikolov, Bengio: "On the difficulty of
     /// training recurrent neural networks", 2013).
-    fn clip_factor(&self, parameters: &[Parameter], mean: &Mean<'_>) -> Result<Option<f32>, ModelError> {
-        let Some(most) = self.clip_norm else { return Ok(None) };
-        let mut sum = 0.0;
-        for (tensor, parameter) in parameters.iter().enumerate() {
-            if parameter.role == Role::Trained {
-                sum += squares(mean, tensor)?;
-            }
-        }
-        let norm = sum.sqrt();
+    fn clip_factor<N>(&self, updating: &mut impl Updating<N>) -> Result<Option<f32>, ModelError> {
+        let Some(most) = self.rule.clip_norm else {
+            return Ok(None);
+        };
+        let all = self.parameters.iter().enumerate();
+        let trained = all.filter(|(_, parameter)| parameter.role == Role::Trained);
+        let norm = updating.squares(&mut trained.map(|(tensor, _)| tensor))?.sqrt();
         // A norm that is not a number must show, and makes everything one that is not.
         Ok((norm > most || norm.is_nan()).then(|| (most / norm) as f32))
     }
 
     /// The norms of each tensor and of its gradient: none if the optimizer does not want them, 0 for a tensor that is left out.
-    fn norms<N: Network>(
-        &self,
-        network: &N,
-        parameters: &[Parameter],
-        factor: Option<f32>,
-        mean: &Mean<'_>,
-    ) -> Result<Vec<Norms>, ModelError> {
-        if !self.optimizer.wants_norms() {
+    fn norms<N: Network>(&self, network: &N, factor: Option<f32>) -> Result<Vec<Norms>, ModelError> {
+        let Self { rule, mean, .. } = self;
+        if !rule.optimizer.wants_norms() {
             return Ok(Vec::new());
         }
         let (values, factor) = (network.values(), factor.map_or(1.0, f64::from));
         let of = |(tensor, parameter): (usize, &Parameter)| {
-            if !self.decays[tensor] || parameter.role != Role::Trained {
+            if !rule.decays[tensor] || parameter.role != Role::Trained {
                 return Ok(Norms::default());
             }
             let mut own = Squares::default();
@@ -124,61 +146,8 @@ impl Rule {
                 gradient: squares(mean, tensor)?.sqrt() * factor,
             })
         };
-        parameters.iter().enumerate().map(of).collect()
+        self.parameters.iter().enumerate().map(of).collect()
     }
-
-    fn train<N: Network>(
-        &self,
-        network: &mut N,
-        state: &mut State,
-        tensor: usize,
-        (update, factor): (&Update, Option<f32>),
-        mean: &Mean<'_>,
-    ) -> Result<(), ModelError> {
-        let slots = Arc::make_mut(&mut state.slots[tensor]);
-        let mut done = Ok(());
-        network.change(tensor, &mut |values| {
-            done = mean.runs_f32(tensor, |at, gradient| {
-                if let Some(factor) = factor {
-                    gradient.iter_mut().for_each(|value| *value *= factor);
-                }
-                let run = at..at + gradient.len();
-                let mut slots = Runs::of(&mut slots.values, run.clone());
-                self.optimizer.update(update, &mut values[run], gradient, slots.each());
-            });
-        })?;
-        Ok(done?)
-    }
-}
-
-/// Most slots of an optimizer.
-const MOST_SLOTS: usize = 4;
-
-/// The same run of each slot: as many as an optimizer has, without an allocation.
-struct Runs<'a> {
-    runs: [&'a mut [f32]; MOST_SLOTS],
-    count: usize,
-}
-
-impl<'a> Runs<'a> {
-    fn of(slots: &'a mut [Vec<f32>], run: std::ops::Range<usize>) -> Self {
-        let count = slots.len();
-        let mut runs: [&mut [f32]; MOST_SLOTS] = std::array::from_fn(|_| &mut [][..]);
-        for (place, slot) in runs.iter_mut().zip(slots) {
-            *place = &mut slot[run.clone()];
-        }
-        Self { runs, count }
-    }
-
-    fn each(&mut self) -> &mut [&'a mut [f32]] {
-        &mut self.runs[..self.count]
-    }
-}
-
-fn squares(mean: &Mean<'_>, tensor: usize) -> Result<f64, GradientError> {
-    let mut squares = Squares::default();
-    mean.runs_f32(tensor, |_, run| squares.add(run))?;
-    Ok(squares.sum())
 }
 
 /// Lets `step` move each run of tensor `tensor` by what was told for it.
@@ -193,12 +162,4 @@ fn follow<N: Network>(
         done = mean.runs_f32(tensor, |at, told| step(at, &mut values[at..at + told.len()], told));
     })?;
     Ok(done?)
-}
-
-/// Whether an optimizer has no more slots than an update has room for.
-pub(super) fn check_slots(optimizer: &dyn Optimizer) -> Result<(), FitError> {
-    match optimizer.slots().len() {
-        found if found > MOST_SLOTS => Err(FitError::Slots { most: MOST_SLOTS, found }),
-        _ => Ok(()),
-    }
 }

@@ -4,7 +4,7 @@
 use multiversion::multiversion;
 
 use super::error::{Constants, OptimError};
-use super::{Optimizer, Update, power, slots_of};
+use super::{DeviceUpdate, Optimizer, Update, power, slots_of};
 
 /// Follows the running mean of each value's gradients, divided by the root of the running mean of their squares, both corrected for
 /// having started at 0; L2 decay; as PyTorch's `Adam`.
@@ -50,6 +50,10 @@ impl Optimizer for Adam {
 
     fn check(&self) -> Result<(), OptimError> {
         self.moments.check(&Constants("adam"))
+    }
+
+    fn device_update(&self) -> Option<DeviceUpdate> {
+        Some(self.moments.device_update(false))
     }
 
     fn update(&self, update: &Update, values: &mut [f32], gradient: &[f32], slots: &mut [&mut [f32]]) {
@@ -103,6 +107,10 @@ impl Optimizer for AdamW {
 
     fn check(&self) -> Result<(), OptimError> {
         self.moments.check(&Constants("adamw"))
+    }
+
+    fn device_update(&self) -> Option<DeviceUpdate> {
+        Some(self.moments.device_update(true))
     }
 
     fn update(&self, update: &Update, values: &mut [f32], gradient: &[f32], slots: &mut [&mut [f32]]) {
@@ -163,6 +171,15 @@ impl Moments {
         constants.fraction("beta1", self.beta1)?;
         constants.fraction("beta2", self.beta2)?;
         constants.divisor("epsilon", self.epsilon)
+    }
+
+    const fn device_update(self, decoupled: bool) -> DeviceUpdate {
+        let Self { beta1, beta2, epsilon } = self;
+        DeviceUpdate::Adam {
+            betas: [beta1, beta2],
+            epsilon,
+            decoupled,
+        }
     }
 
     fn follow(&self, update: &Update, decay: Decay, values: &mut [f32], gradient: &[f32], slots: &mut [&mut [f32]]) {

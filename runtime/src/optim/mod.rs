@@ -84,12 +84,56 @@ pub trait Optimizer: Debug + Send + Sync {
     /// When a constant is out of its range, or not a number.
     fn check(&self) -> Result<(), OptimError>;
 
+    /// Which of the updates that devices have kernels for has the bits of [`Self::update`]. None, unless an optimizer says otherwise: then what it
+    /// updates comes to the host and goes back, each time.
+    fn device_update(&self) -> Option<DeviceUpdate> {
+        None
+    }
+
     /// Updates one run of a tensor's values: `gradient` and each of `slots` (in the order of [`Self::slots`]) are as long as `values`.
     /// A tensor may come in several runs, each value once; the result must not depend on where it is cut.
     ///
     /// # Panics
     /// When there are not as many slots as it has, or the gradient or a slot is not as long as the values.
     fn update(&self, update: &Update, values: &mut [f32], gradient: &[f32], slots: &mut [&mut [f32]]);
+}
+
+/// An update that devices have a kernel for, with its constants. Slots are in the order of those of the optimizer that is named.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum DeviceUpdate {
+    /// That of [`Sgd`] without momentum: no slot.
+    Sgd,
+    /// That of [`Sgd`] with momentum: one slot.
+    Momentum {
+        /// The part of the velocity that stays.
+        momentum: f64,
+    },
+    /// That of [`Sgd`] with Nesterov's momentum: one slot.
+    Nesterov {
+        /// The part of the velocity that stays.
+        momentum: f64,
+    },
+    /// That of [`Adam`] or [`AdamW`]: two slots.
+    Adam {
+        /// The parts of both means that stay.
+        betas: [f64; 2],
+        /// What is added to the root.
+        epsilon: f64,
+        /// Whether the decay is taken off the value, as by [`AdamW`], in place of being added to the gradient.
+        decoupled: bool,
+    },
+}
+
+impl DeviceUpdate {
+    /// How many slots it has.
+    #[must_use]
+    pub const fn slots(&self) -> usize {
+        match self {
+            Self::Sgd => 0,
+            Self::Momentum { .. } | Self::Nesterov { .. } => 1,
+            Self::Adam { .. } => 2,
+        }
+    }
 }
 
 /// The slots of one run, once it is certain that nothing would be left out: `zip` stops silently at the shortest.

@@ -1,7 +1,7 @@
 //! Stochastic gradient descent: plain, with momentum (Polyak 1964), or with Nesterov's.
 
 use super::error::{Constants, OptimError};
-use super::{Optimizer, Update, slots_of};
+use super::{DeviceUpdate, Optimizer, Update, slots_of};
 
 /// Stochastic gradient descent with L2 decay, as PyTorch's `SGD` with dampening 0.
 ///
@@ -73,6 +73,17 @@ impl Optimizer for Sgd {
                 constants.fraction("momentum", self.momentum)
             }
         }
+    }
+
+    fn device_update(&self) -> Option<DeviceUpdate> {
+        let momentum = self.momentum;
+        if self.plain() {
+            return Some(DeviceUpdate::Sgd);
+        }
+        Some(match self.form {
+            Form::Heavy => DeviceUpdate::Momentum { momentum },
+            Form::Nesterov => DeviceUpdate::Nesterov { momentum },
+        })
     }
 
     fn update(&self, update: &Update, values: &mut [f32], gradient: &[f32], slots: &mut [&mut [f32]]) {

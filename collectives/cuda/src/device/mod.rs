@@ -13,8 +13,10 @@ mod launches;
 mod loaded;
 mod own;
 mod pinned;
+mod shared;
 mod tensor;
 mod timing;
+mod transfer;
 
 use std::any::Any;
 use std::ffi::CStr;
@@ -28,8 +30,10 @@ pub use dlpack::{DlPackError, Exchanged};
 pub use error::{DeviceError, MemoryKind};
 pub use launches::{Enqueue, Float, Half, Summed};
 pub use pinned::Pinned;
+pub use shared::{LentTensor, SharedTensor};
 pub use tensor::{DeviceTensor, Element, View, ViewMut};
 pub use timing::Time;
+pub use transfer::Transfer;
 
 pub use crate::raw::dlpack::DlPack;
 pub use crate::raw::memory::RawMemory;

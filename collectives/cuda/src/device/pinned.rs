@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::tensor::bytes;
-use super::{Charge, Device, DeviceError, DeviceTensor, Element, MemoryKind, Stream, View};
+use super::{Charge, Device, DeviceError, DeviceTensor, Element, MemoryKind, Stream, View, ViewMut};
 use crate::raw::memory::PinnedBytes;
 
 /// So many elements in pinned memory of the host. Looking at them waits until no copy uses them any more; the copies themselves follow one
@@ -81,12 +81,25 @@ impl<T: Element> Pinned<T> {
         to: &mut DeviceTensor<T>,
         start: usize,
     ) -> Result<(), DeviceError> {
+        let length = range.len();
+        self.copy_view_up(stream, range, &to.part_mut(start..start + length))
+    }
+
+    /// Enqueues a copy of `range` to all of `to`, which is as long.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    ///
+    /// # Panics
+    /// When `range` is not as long, or lies beyond the memory, or `to` is another device's.
+    pub(crate) fn copy_view_up(&self, stream: Stream, range: Range<usize>, to: &ViewMut<'_, T>) -> Result<(), DeviceError> {
+        let to = to.read();
+        assert_eq!(range.len(), to.len(), "a copy is as long as what is copied");
         let range = bytes::<T>(&self.checked(range, to.device()));
         let count = range.len() as u64;
         let copies = self.device.stream(stream);
-        self.device.call("copy to it", || {
-            self.memory.copy_up(copies, range, to.memory_mut(), start * size_of::<T>())
-        })?;
+        self.device
+            .call("copy to it", || self.memory.copy_up(copies, range, to.address()))?;
         self.device.0.up.fetch_add(count, Ordering::Relaxed);
         Ok(())
     }

@@ -163,10 +163,6 @@ impl<T: Element> DeviceTensor<T> {
         })
     }
 
-    pub(super) const fn memory_mut(&mut self) -> &mut DeviceBytes {
-        &mut self.memory
-    }
-
     pub(crate) const fn home(&self) -> Stream {
         self.home
     }
@@ -264,6 +260,21 @@ impl<'a> ViewMut<'a, u8> {
     /// As [`View::elements`], to be written.
     pub(crate) const fn elements<T: Element>(self) -> ViewMut<'a, T> {
         ViewMut(self.0.elements())
+    }
+
+    /// As [`View::part`], to be written.
+    ///
+    /// # Panics
+    /// When `range` lies beyond them.
+    pub(crate) fn part(&mut self, range: Range<usize>) -> ViewMut<'_, u8> {
+        ViewMut(self.0.part(range))
+    }
+}
+
+impl<T: Element> ViewMut<'_, T> {
+    /// Their bytes, to be written.
+    pub(crate) const fn bytes(&mut self) -> ViewMut<'_, u8> {
+        ViewMut(self.0.bytes())
     }
 }
 

@@ -4,22 +4,18 @@ use std::ops::Range;
 
 use sardana_collectives::gradient::{GradientError, Mean};
 use sardana_collectives::layout::Layout;
-use sardana_collectives::limits::LOWERED_BYTES;
 use sardana_protocol::state::Dtype;
 
 use super::on_device::OnDevice;
 use super::{GradientElement, on_device};
-use crate::device::{Device, DeviceError, DeviceTensor, Pinned, Stream, View};
-
-/// Copies that are under way at once: while one goes up the next one is filled.
-const SLOTS: usize = 2;
+use crate::device::{Device, DeviceError, DeviceTensor, Stream, Transfer, View};
 
 /// Memory for one sum at a time on a device, and pinned memory through which it comes there.
 #[derive(Debug)]
 pub struct SumRoom {
     device: Device,
     sum: DeviceTensor<u8>,
-    slots: [Pinned<u8>; SLOTS],
+    transfer: Transfer,
 }
 
 impl SumRoom {
@@ -28,24 +24,11 @@ impl SumRoom {
     /// # Errors
     /// When memory is refused, or the device has failed.
     pub fn new(device: &Device) -> Result<Self, DeviceError> {
-        let slot = || Pinned::zeros(device, LOWERED_BYTES);
         Ok(Self {
             device: device.clone(),
             sum: DeviceTensor::unset(device, Stream::Compute, 0)?,
-            slots: [slot()?, slot()?],
+            transfer: Transfer::new(device)?,
         })
-    }
-
-    /// Brings a sum of this layout up.
-    fn raise(&mut self, bytes: &[u8]) -> Result<(), DeviceError> {
-        // What used the sum before has ended by then.
-        self.device.wait_for_other(Stream::Copies)?;
-        for (number, part) in bytes.chunks(LOWERED_BYTES).enumerate() {
-            let slot = &mut self.slots[number % SLOTS];
-            slot.write()?[..part.len()].copy_from_slice(part);
-            slot.copy_up(Stream::Copies, 0..part.len(), &mut self.sum, number * LOWERED_BYTES)?;
-        }
-        self.device.wait_for_other(Stream::Compute)
     }
 
     /// Takes it over from where it lies on the device: computed on the same stream, or finished by a ring, which has waited for it.
@@ -90,7 +73,7 @@ impl MeanOnDevice for Mean<'_> {
         let there = self.sum().resident(layout).and_then(on_device);
         match there.filter(|there| *there.device() == room.device) {
             Some(there) => room.take_over(&there, layout)?,
-            None => room.raise(&self.sum().bytes()[..bytes])?,
+            None => room.transfer.up(&self.sum().bytes()[..bytes], &mut room.sum.view_mut())?,
         }
         Ok(DeviceSum { sum: &room.sum, layout })
     }

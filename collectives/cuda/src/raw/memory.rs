@@ -203,21 +203,14 @@ impl PinnedBytes {
         self.memory.as_mut_slice()
     }
 
-    /// Enqueues a copy of `range` to the bytes of `to` from `start` on, behind the copies before it.
-    pub(crate) fn copy_up(
-        &self,
-        stream: &CudaStream,
-        range: Range<usize>,
-        to: &mut DeviceBytes,
-        start: usize,
-    ) -> Result<(), DriverError> {
-        let to = to.at(&(start..start + range.len()));
+    /// Enqueues a copy of `range` to the bytes that a GPU has from `to` on, behind the copies before it. There are as many: the caller has checked that.
+    pub(crate) fn copy_up(&self, stream: &CudaStream, range: Range<usize>, to: u64) -> Result<(), DriverError> {
         let from = self.address(&range)?;
         if range.is_empty() {
             return Ok(());
         }
         stream.wait(&self.used)?;
-        // SAFETY: both bounds are checked. Until the event has come the host does not look at the memory, and it is not freed.
+        // SAFETY: the bounds are checked. Until the event has come the host does not look at the memory, and it is not freed.
         unsafe { result::memcpy_htod_async(to, std::slice::from_raw_parts(from, range.len()), stream.cu_stream())? };
         self.used.record(stream)
     }

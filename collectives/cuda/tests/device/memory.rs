@@ -1,6 +1,8 @@
 //! Memory of a device and of the host: what is in it, what it costs, and who frees it.
 
-use sardana_cuda::device::{Device, DeviceError, DeviceTensor, MemoryKind, MemoryUse, Pinned, RawMemory, Stream};
+use sardana_cuda::device::{
+    Device, DeviceError, DeviceTensor, MemoryKind, MemoryUse, Pinned, RawMemory, SharedTensor, Stream, Transfer,
+};
 use sardana_twins::Left;
 
 use super::twin::{driver, ends_well};
@@ -198,6 +200,92 @@ fn any_thread_may_use_a_device_and_give_its_memory_back() {
         });
         assert_eq!(sums, [[11.0, 12.0], [21.0, 22.0]]);
         std::thread::spawn(move || drop((shard, device))).join().unwrap();
+        ends_well(&session);
+    }
+}
+
+/// Numbers, in more parts than are under way at once, the last of which is short.
+fn long() -> Vec<f32> {
+    (0..700_001).map(|number| number as f32).collect()
+}
+
+#[test]
+fn values_of_any_length_pass_through_memory_of_one_size() {
+    let Some(driver) = driver() else { return };
+    for seed in 0..6 {
+        let session = driver.begin(seed);
+        let device = Device::open(0).unwrap();
+        let (values, mut transfer) = (long(), Transfer::new(&device).unwrap());
+        let pinned = device.pinned().held;
+        let mut there = DeviceTensor::from_slice(&device, Stream::Compute, &vec![1.0_f32; values.len()]).unwrap();
+        transfer.up(&values, &mut there.view_mut()).unwrap();
+        // In the order of the stream: behind what was enqueued, and before what is.
+        let one = DeviceTensor::from_slice(&device, Stream::Compute, &vec![1.0_f32; values.len()]).unwrap();
+        let add = |there: &mut DeviceTensor<f32>| {
+            device.on(Stream::Compute).add(&mut there.view_mut(), &[one.view()]).unwrap();
+        };
+        add(&mut there);
+        transfer
+            .change(&mut there.view_mut(), |found| {
+                assert!(
+                    found.iter().zip(&values).all(|(found, value)| *found == value + 1.0),
+                    "seed {seed}"
+                );
+                found.iter_mut().for_each(|value| *value *= 2.0);
+            })
+            .unwrap();
+        add(&mut there);
+        let found = there.to_vec().unwrap();
+        assert!(
+            found.iter().zip(&values).all(|(found, value)| *found == 2.0 * value + 3.0),
+            "seed {seed}"
+        );
+        transfer.up::<f32>(&[], &mut there.part_mut(3..3)).unwrap();
+        assert_eq!(device.pinned().peak, pinned, "as much memory as it began with");
+        drop((transfer, there, one, device));
+        ends_well(&session);
+    }
+}
+
+#[test]
+fn a_tensor_that_is_lent_is_copied_before_it_is_changed_and_only_then() {
+    let Some(driver) = driver() else { return };
+    for seed in 0..20 {
+        let session = driver.begin(seed);
+        let device = Device::open(0).unwrap();
+        let (values, mut transfer) = (long(), Transfer::new(&device).unwrap());
+        let there = |values: &[f32]| DeviceTensor::from_slice(&device, Stream::Compute, values).unwrap();
+        let mut tensor = SharedTensor::new(there(&values));
+        let one = there(&vec![1.0; values.len()]);
+        let add = |tensor: &mut SharedTensor<f32>| {
+            let mut all = tensor.change().unwrap().view_mut();
+            device.on(Stream::Compute).add(&mut all, &[one.view()]).unwrap();
+        };
+        add(&mut tensor);
+        let (address, held) = (tensor.tensor().view().address(), device.memory().held);
+        let lent = tensor.lend(&device.record(Stream::Compute).unwrap());
+        let reading = std::thread::spawn(move || (lent.part_to_vec(699_999..700_001, &mut transfer), lent, transfer));
+        add(&mut tensor);
+        add(&mut tensor);
+        let (part, lent, mut transfer) = reading.join().unwrap();
+        assert_eq!(part.unwrap(), [700_000.0, 700_001.0], "seed {seed}");
+        assert_ne!(tensor.tensor().view().address(), address);
+        assert_eq!(device.memory().held, held + 4 * values.len() as u64, "there are two");
+        let found = lent.to_vec(&mut transfer).unwrap();
+        assert!(
+            found.iter().zip(&values).all(|(found, value)| *found == value + 1.0),
+            "seed {seed}"
+        );
+        drop(lent);
+        let address = tensor.tensor().view().address();
+        add(&mut tensor);
+        assert_eq!((tensor.tensor().view().address(), device.memory().held), (address, held));
+        let found = tensor.tensor().to_vec().unwrap();
+        assert!(
+            found.iter().zip(&values).all(|(found, value)| *found == value + 4.0),
+            "seed {seed}"
+        );
+        drop((tensor, one, transfer, device));
         ends_well(&session);
     }
 }

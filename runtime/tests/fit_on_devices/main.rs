@@ -1,0 +1,211 @@
+//! Fits of a network whose tensors lie on a GPU, of a twin driver: each ends with the bits of the same fit on the host, however the driver orders streams. Where
+//! there is no C++ compiler, each test says that it is skipped.
+
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+mod network;
+mod twin;
+
+use sardana::data::{DatasetExt, Loader};
+use sardana::fit::{Fit, FitError};
+use sardana::model::{SharedState, StateHash, Trainable, restore, save, state_hash};
+use sardana::optim::{Adagrad, Adam, AdamW, Lars, Optimizer, RmsProp, Sgd};
+use sardana::schedule::Schedule;
+use sardana::{Job, JobSpec, Step, reference};
+use sardana_cuda::device::{Device, DeviceError, Traffic};
+
+use network::{Net, Waves};
+use twin::{driver, ends_well};
+
+/// Bytes of all tensors of the network, and of those that follow means and variances.
+const BYTES: u64 = 4 * (37 * 61 + 61 + 5 + 5);
+const RUNNING_BYTES: u64 = 4 * (5 + 5);
+
+fn spec() -> JobSpec {
+    let job = Job::builder("waves").seed(5).shards(3).train(&Waves, 12).unwrap().epochs(2);
+    job.build().unwrap().spec().clone()
+}
+
+/// Which way a fit goes: with a norm to which gradients are clipped, if they are.
+fn fit(net: Net, optimizer: impl Optimizer + 'static, clip: Option<f64>) -> Result<Fit<Net>, FitError> {
+    let fit = Fit::builder(net)
+        .data(Loader::on_demand(Waves))
+        .held_out(Waves.select("the first", 0..7).unwrap())
+        .optimizer(optimizer, Schedule::cosine(0.02, 0.001, 10).warm_up(3))
+        .decay(0.03);
+    match clip {
+        Some(norm) => fit.clip_norm(norm),
+        None => fit,
+    }
+    .build(&spec())
+}
+
+fn on(device: &Device, optimizer: impl Optimizer + 'static, clip: Option<f64>) -> Fit<Net> {
+    fit(Net::on_device(device).unwrap(), optimizer, clip).unwrap()
+}
+
+/// Trains with this optimizer on the host, and on devices whose drivers order their streams in many ways. Gives what crossed in the last of these.
+fn ends_like_on_the_host<O: Optimizer + Copy + 'static>(optimizer: O) -> Traffic {
+    let Some(driver) = driver() else {
+        return Traffic::default();
+    };
+    let mut traffic = Traffic::default();
+    // A norm that shortens gradients, one that none reaches, and none at all.
+    for clip in [Some(2.0), Some(1e9), None] {
+        let plain = reference::train(&spec(), &mut fit(Net::on_host(), optimizer, clip).unwrap()).unwrap();
+        for seed in 0..2 {
+            let session = driver.begin(seed);
+            let device = Device::open(0).unwrap();
+            let mut there = on(&device, optimizer, clip);
+            reference::advance(&spec(), &mut there, Step::ZERO..spec().steps).unwrap();
+            traffic = device.traffic();
+            assert_eq!(
+                state_hash(&there, spec().steps).unwrap(),
+                plain.hash,
+                "{optimizer:?}, clipped to {clip:?}, seed {seed}"
+            );
+            assert_eq!(there.evaluate().unwrap(), plain.results);
+            drop((there, device));
+            ends_well(&session);
+        }
+    }
+    traffic
+}
+
+/// Sums come down for others, and what follows means and variances passes the host; no more.
+fn stays_there(optimizer: impl Optimizer + Copy + 'static) {
+    let found = ends_like_on_the_host(optimizer);
+    let steps = if driver().is_some() { spec().steps.get() } else { 0 };
+    let expected = Traffic {
+        up: steps * RUNNING_BYTES,
+        down: steps * (BYTES + RUNNING_BYTES),
+    };
+    assert_eq!(found, expected, "{optimizer:?}");
+}
+
+#[test]
+fn sgd_is_done_where_the_tensors_lie_with_the_bits_of_the_host() {
+    stays_there(Sgd::new());
+}
+
+#[test]
+fn momentum_is_done_where_the_tensors_lie_with_the_bits_of_the_host() {
+    stays_there(Sgd::new().momentum(0.9));
+    stays_there(Sgd::nesterov(0.9));
+}
+
+#[test]
+fn adam_is_done_where_the_tensors_lie_with_the_bits_of_the_host() {
+    stays_there(AdamW::new().betas(0.8, 0.95).epsilon(1e-5));
+    stays_there(Adam::new());
+}
+
+#[test]
+fn an_optimizer_that_devices_have_no_kernel_for_updates_on_the_host_with_the_same_bits() {
+    for found in [
+        ends_like_on_the_host(RmsProp::new().momentum(0.5)),
+        ends_like_on_the_host(Adagrad::new()),
+        ends_like_on_the_host(Lars::new()),
+    ] {
+        let steps = if driver().is_some() { spec().steps.get() } else { 0 };
+        assert_eq!(found.up, steps * BYTES, "each tensor goes up again");
+    }
+}
+
+/// A state that was saved half way, by a fit on a device or on the host, in fits of both kinds that go on with it.
+#[test]
+fn a_state_is_shown_and_loaded_there_as_on_the_host() {
+    let Some(driver) = driver() else { return };
+    let (optimizer, clip, half) = (AdamW::new(), Some(3.0), Step::new(4));
+    let plain = reference::train(&spec(), &mut fit(Net::on_host(), optimizer, clip).unwrap()).unwrap();
+    for seed in 0..4 {
+        let session = driver.begin(seed);
+        let device = Device::open(0).unwrap();
+        let here = || fit(Net::on_host(), optimizer, clip).unwrap();
+        let saved = [on(&device, optimizer, clip), here()].map(|mut first| {
+            reference::advance(&spec(), &mut first, Step::ZERO..half).unwrap();
+            save(&first).unwrap()
+        });
+        assert_eq!(saved[0], saved[1]);
+        for mut next in [on(&device, optimizer, clip), here()] {
+            restore(&mut next, &saved[0]).unwrap();
+            assert_eq!(next.updates(), half.get());
+            assert_eq!(save(&next).unwrap(), saved[0]);
+            reference::advance(&spec(), &mut next, half..spec().steps).unwrap();
+            assert_eq!(state_hash(&next, spec().steps).unwrap(), plain.hash, "seed {seed}");
+        }
+        drop(device);
+        ends_well(&session);
+    }
+}
+
+#[test]
+fn what_is_shared_is_one_boundary_whatever_is_updated_meanwhile() {
+    let Some(driver) = driver() else { return };
+    let mut here = fit(Net::on_host(), AdamW::new(), None).unwrap();
+    let boundary = Step::new(2);
+    reference::advance(&spec(), &mut here, Step::ZERO..boundary).unwrap();
+    let expected = bytes(&*here.share().unwrap());
+    for seed in 0..6 {
+        let session = driver.begin(seed);
+        let device = Device::open(0).unwrap();
+        let mut there = on(&device, AdamW::new(), None);
+        reference::advance(&spec(), &mut there, Step::ZERO..boundary).unwrap();
+        let [read_beside, read_later] = [there.share().unwrap(), there.share().unwrap()];
+        let held = device.memory().held;
+        let found = std::thread::scope(|scope| {
+            let reading = scope.spawn(move || bytes(&*read_beside));
+            reference::advance(&spec(), &mut there, boundary..spec().steps).unwrap();
+            reading.join().unwrap()
+        });
+        assert!(found == expected, "seed {seed}: another state was read beside updates");
+        assert!(device.memory().held > held, "what is lent and what is updated are there both");
+        assert!(
+            bytes(&*read_later) == expected,
+            "seed {seed}: another state was read after updates"
+        );
+        drop(read_later);
+        let plain = reference::train(&spec(), &mut fit(Net::on_host(), AdamW::new(), None).unwrap()).unwrap();
+        assert_eq!(state_hash(&there, spec().steps).unwrap(), plain.hash);
+        drop((there, device));
+        ends_well(&session);
+    }
+}
+
+/// All that is shown.
+fn bytes(shared: &dyn SharedState) -> Vec<(String, Vec<u8>)> {
+    let mut all = Vec::new();
+    shared
+        .visit(&mut |spec, bytes| all.push((spec.name.clone(), bytes.to_vec())))
+        .unwrap();
+    all
+}
+
+#[test]
+fn a_device_without_room_is_said_and_costs_the_fit_alone() {
+    let Some(driver) = driver() else { return };
+    let session = driver.begin(1);
+    // For the network and a sum beside it, and not for two slots, nor for the weights once more.
+    let device = Device::open_within(0, BYTES * 2 + 7_000).unwrap();
+    let refused = fit(Net::on_device(&device).unwrap(), AdamW::new(), None).unwrap_err();
+    assert!(
+        matches!(refused, FitError::Device(DeviceError::Memory { held, .. }) if held >= BYTES),
+        "{refused:?}"
+    );
+    // Without slots there is room until what is lent is updated.
+    let mut there = on(&device, Sgd::new(), None);
+    let lent = there.share().unwrap();
+    let first = Step::ZERO..Step::new(1);
+    let refused = reference::advance(&spec(), &mut there, first.clone()).unwrap_err();
+    assert!(refused.to_string().contains("of the GPU's memory, found that"), "{refused}");
+    drop((lent, there));
+    let mut there = on(&device, Sgd::new(), None);
+    let hash = |fit: &Fit<Net>| -> StateHash { state_hash(fit, first.end).unwrap() };
+    let mut here = fit(Net::on_host(), Sgd::new(), None).unwrap();
+    for fit in [&mut there, &mut here] {
+        reference::advance(&spec(), fit, first.clone()).unwrap();
+    }
+    assert_eq!(hash(&there), hash(&here));
+    drop((there, device));
+    ends_well(&session);
+}
