@@ -60,7 +60,7 @@ fn read(folder: &Path) -> Vec<String> {
 #[test]
 fn workers_that_die_in_the_middle_of_a_copy_or_a_launch_are_replaced_and_the_bits_stay() {
     let Some(site) = site() else { return };
-    for (workers, what, number) in [(2, Planted::DieInCopy, 250), (3, Planted::DieInLaunch, 500)] {
+    for (workers, what, number) in [(2, Planted::DieInCopy, 400), (3, Planted::DieInLaunch, 500)] {
         let marks = tempfile::tempdir().unwrap();
         let mark = marks.path().join("dead");
         let mut run = Run::new(site, workers).on(&[site.gpu("0"), site.gpu("1"), site.gpu("2")]);
@@ -84,7 +84,7 @@ fn a_gpu_that_fails_in_the_middle_costs_its_worker_and_nothing_else() {
     let mut run = Run::new(site, 2).on(&[site.gpu("0"), site.gpu("1")]);
     let mark = marks.path().join("gone");
     run.environment
-        .extend(DriverFiles::planted(Planted::DeviceGone, 1_500, &mark));
+        .extend(DriverFiles::planted(Planted::DeviceGone, 5_000, &mark));
     let seen = run.ends_like_the_plain_loop();
     assert!(
         mark.exists() && seen.steps_before_the_first_end > 0,
