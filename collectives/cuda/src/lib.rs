@@ -5,12 +5,11 @@
 //! - [`kernels`]: each kernel by name, the PTX that it is in, and its parameters; [`parameters`]: those of them that are structures, and the rows of
 //!   the tables that kernels read; [`geometry`]: how many blocks and threads each needs.
 //! - [`mod@reference`]: what each kernel gives, in Rust, for any input.
-//! - [`mod@staged`]: in which order a running sum comes to a device in chunks, is added to, and goes.
 //!
 //! With `cuda`, which builds without CUDA and looks for its driver when the program runs:
 //! - `driver` and `inventory`: whether there is a GPU that can be used, and if not why; which GPUs and libraries there are.
-//! - `gradient`: a model's gradients stay in the device's memory until they are asked for, and a finished sum comes there.
-//! - `device`: memory, streams, and launches that are compared with the table before anything is enqueued; `staged` then carries its plans out.
+//! - `gradient`: a model's gradients stay in the device's memory until they are asked for, running sums pass it, and a finished one comes there.
+//! - `device`: memory, streams, and launches that are compared with the table before anything is enqueued.
 //! - `nccl`, with the feature of that name: sums of several GPUs by NCCL, in fast order.
 //! - `program`: kernels of a program's own, compiled when it runs or before, and their launches.
 //!
@@ -41,4 +40,3 @@ pub mod program;
 #[cfg(feature = "cuda")]
 mod raw;
 pub mod reference;
-pub mod staged;

@@ -162,10 +162,6 @@ impl<T: Element> DeviceTensor<T> {
             element: PhantomData,
         })
     }
-
-    pub(crate) const fn home(&self) -> Stream {
-        self.home
-    }
 }
 
 /// Elements in a device's memory, to be read by what is enqueued.

@@ -17,7 +17,7 @@ pub(crate) fn open(ordinal: usize) -> Result<Arc<CudaContext>, DriverError> {
 /// The same of a context that another library has made.
 pub(crate) fn without_events(context: &CudaContext) {
     // SAFETY: what uses memory on another stream than its own waits for an event first, and memory is freed in the order of its own stream, which
-    // waits for the others' uses: `staged` says so for each, and the twin driver finds where it is not so.
+    // waits for the others' uses, or once the host has waited for them: `gradient` does so for each, and the twin driver finds where it is not so.
     unsafe { context.disable_event_tracking() };
 }
 

@@ -6,39 +6,7 @@ use sardana_cuda::driver::{Absent, Driver};
 use sardana_cuda::reference::dense::Sizes;
 use sardana_twins::{Count, Planted};
 
-use super::cases::Case;
-use super::staged::four_ranks;
 use super::twin::{driver, ends_well};
-
-#[test]
-fn a_device_that_is_gone_in_the_middle_says_so_from_then_on_and_never_panics() {
-    let Some(driver) = driver() else { return };
-    let case = four_ranks();
-    let shards = case.shards::<f32>();
-    let calls = {
-        let session = driver.begin(1);
-        case.run(&shards, |_, _| {}).unwrap();
-        session.count(Count::Calls)
-    };
-    assert!(calls > 100, "{calls}");
-    for call in (0..calls).step_by(3) {
-        let session = driver.begin(call);
-        session.plant(Planted::DeviceGone, call);
-        let Err(error) = case.run(&shards, |_, _| {}) else {
-            // Gone as the last memory was given back, with the result in hand.
-            assert!(
-                calls - call < 40,
-                "a device that was gone at call {call} of {calls} has given a result"
-            );
-            continue;
-        };
-        assert!(
-            error.to_string().contains("CUDA_ERROR_ILLEGAL_ADDRESS, it is gone (700)"),
-            "{error}"
-        );
-        assert_eq!(session.fault().as_deref(), Some("it is gone"));
-    }
-}
 
 #[test]
 fn the_first_failure_is_what_every_later_call_says() {
@@ -221,24 +189,6 @@ fn layers_of_other_shapes_are_refused() {
             ),
         ]
     });
-}
-
-#[test]
-fn a_sum_for_which_there_is_no_memory_is_refused_with_its_size() {
-    let Some(driver) = driver() else { return };
-    let session = driver.begin(5);
-    session.room(300);
-    let case = Case {
-        elements: 100,
-        chunk: 10,
-        ..four_ranks()
-    };
-    let error = case.run(&case.shards::<f32>(), |_, _| {}).unwrap_err();
-    assert!(
-        error.to_string().contains("expected 400 bytes of the GPU's memory"),
-        "{error}"
-    );
-    ends_well(&session);
 }
 
 #[test]

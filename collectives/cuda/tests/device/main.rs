@@ -4,7 +4,6 @@
 #![cfg(feature = "cuda")]
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
-mod cases;
 mod dlpack;
 mod failing;
 mod gradients;
@@ -13,7 +12,5 @@ mod memory;
 #[path = "../kernels/numbers.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod numbers;
-mod planted;
-mod staged;
 mod timing;
 mod twin;

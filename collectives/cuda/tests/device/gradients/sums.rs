@@ -129,3 +129,20 @@ fn a_sum_that_is_added_on_the_device_alone_does_not_come_up() {
         ends_well(&session);
     }
 }
+
+#[test]
+fn a_sum_for_which_there_is_no_memory_is_refused_with_its_size() {
+    let Some(driver) = driver() else { return };
+    let session = driver.begin(5);
+    session.room(300);
+    let device = Device::open(0).unwrap();
+    let layout = layout(100);
+    let (sum, ..) = sum(&layout, 3, &mut Numbers::new(5));
+    let mut room = SumRoom::new(&device).unwrap();
+    let mean = sum.mean(&layout);
+    let error = mean.device_sum(&mut room).unwrap_err().to_string();
+    let expected = format!("expected {} bytes of the GPU's memory", layout.tensors_end());
+    assert!(error.contains(&expected), "{error}");
+    drop((room, device));
+    ends_well(&session);
+}

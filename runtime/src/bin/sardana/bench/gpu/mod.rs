@@ -3,9 +3,9 @@
 #[cfg(feature = "cuda")]
 mod measured;
 #[cfg(feature = "cuda")]
-mod row;
+mod ring;
 #[cfg(feature = "cuda")]
-mod staged;
+mod row;
 
 use clap::Args;
 
@@ -17,8 +17,8 @@ use crate::ending::Failure;
 /// Gradients of SIZE bytes of f32 are packed from many tensors, summed in order, divided, applied by AdamW and hashed, each by the kernel that
 /// jobs use, and timed by the GPU's own clock: the median of five times. Each counts the bytes that it reads and writes, and is compared with a copy
 /// within the GPU's memory, measured in the same run, which counts both, too. Copies up and down are from and to pinned memory of the host. The
-/// last row is a running sum that comes up in chunks, has a gradient added to it there, and goes down again, as at the last of several workers; it is
-/// compared with copies of the same bytes, first up and then down.
+/// last row is a step of two workers that share the GPU, in which their gradients lie: the running sum comes down at the first, passes the GPU at the
+/// second, and comes up at the first, until both have it there for an update. It is compared with copies of the same bytes, one after the other.
 ///
 /// The program needs the feature `cuda`, and builds without CUDA.
 #[derive(Debug, Args)]
@@ -29,7 +29,7 @@ use crate::ending::Failure;
     sardana bench gpu --size 256MiB --json | jq '.rows[] | [.what, .of_limit]'"
 )]
 pub(super) struct Gpu {
-    /// Bytes of a gradient; the GPU has room for four, and the host for three.
+    /// Bytes of a gradient; the GPU has room for five, and the host for four.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = sizes::size)]
     size: u64,
     /// Print JSON, for programs.
