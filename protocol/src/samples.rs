@@ -87,6 +87,7 @@ pub fn hello(job: JobId, worker: WorkerId) -> WorkerHello {
             process: [worker.get() as u8; 16],
             count: 0,
         },
+        device_memory: None,
     }
 }
 

@@ -8,6 +8,7 @@ use strum::Display;
 
 use crate::checkpoint::DepotId;
 use crate::job::JobSpec;
+use crate::memory::DeviceMemory;
 use crate::messages::{LinkKind, LinkPath, StepReport};
 use crate::words::{Generation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
@@ -81,6 +82,8 @@ pub struct JobStatus {
     pub links: LinksView,
     /// What workers compute on, each device with those that do.
     pub devices: Vec<DeviceView>,
+    /// What workers have of GPUs' memory, by worker, as far as they have told.
+    pub device_memory: Vec<(WorkerId, DeviceMemory)>,
 }
 
 /// Some workers' device.

@@ -13,6 +13,7 @@ use sardana_actors::worker::{self, ModelFailure, Outbox, Reach, Sigterm, StepDri
 use sardana_net::environment::Environment;
 use sardana_net::trust::RotatingCredentials;
 use sardana_protocol::job::JobSpec;
+use sardana_protocol::memory::DeviceMemory;
 use sardana_protocol::words::WorkerId;
 use tokio::sync::mpsc;
 use tokio::time::{Duration, timeout};
@@ -188,9 +189,10 @@ pub(crate) fn config(environment: &Environment, bundle: Bundle, job: &Job, facts
             None => gradient_memory(
                 bundle.memory,
                 memory::used(),
-                (facts.pieces.bytes() + facts.will_hold_bytes) as u64,
+                beside_gradients(facts.pieces.bytes(), facts.will_hold_bytes, facts.device_memory.as_ref()),
             ),
         },
+        device_memory: facts.device_memory.clone(),
         pieces: Arc::clone(&facts.pieces),
         description: facts.description.clone(),
         auxiliary: facts.auxiliary.clone(),
@@ -198,6 +200,13 @@ pub(crate) fn config(environment: &Environment, bundle: Bundle, job: &Job, facts
         reach: Reach::default(),
         sigterm,
     }
+}
+
+/// What a worker will hold of its host's memory besides what it has needed so far, without its gradients: a copy of its state, what its model says, and what is pinned for
+/// a GPU, which is no part of what a process is said to use.
+fn beside_gradients(state: usize, will_hold: usize, device: Option<&DeviceMemory>) -> u64 {
+    let pinned = device.map_or(0, |memory| memory.pinned);
+    pinned.saturating_add((state + will_hold) as u64)
 }
 
 /// What a worker that may use `memory` bytes has for gradients and links: what is left beside what its model has needed at most while it was probed,
@@ -299,6 +308,12 @@ mod tests {
         assert_eq!(gradient_memory(Some(64 * GIB), used(63 * GIB), 4 * GIB), 0);
         assert_eq!(gradient_memory(None, used(GIB), 0), u64::MAX);
         assert_eq!(gradient_memory(Some(GIB), None, 0), u64::MAX);
+        let device = DeviceMemory {
+            pinned: 5,
+            ..DeviceMemory::default()
+        };
+        assert_eq!(beside_gradients(3, 4, None), 7);
+        assert_eq!(beside_gradients(3, 4, Some(&device)), 12, "what is pinned is the host's");
     }
 
     #[tokio::test(start_paused = true)]

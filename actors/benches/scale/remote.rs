@@ -86,6 +86,7 @@ fn hello(number: u32, shards: u32, worker: &mut Worker) -> WorkerHello {
             process: [0; 16],
             count: 0,
         },
+        device_memory: None,
     }
 }
 

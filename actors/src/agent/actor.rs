@@ -98,6 +98,8 @@ pub(super) struct State {
     pub(super) replacing: Replacing,
     /// Starts that wait for their back-off, or for the certificate.
     pub(super) pending: u32,
+    /// Of how many workers it was said last that they share GPUs; as many as there were to be, at first.
+    pub(super) most_sharing: u32,
     pub(super) mode: Mode,
     pub(super) absence: Absence,
     /// Ends with this.
@@ -139,6 +141,7 @@ impl Actor for Shell {
                 environment: config.environment.clone(),
             },
             restarts_left: config.restarts,
+            most_sharing: config.workers,
             some_failed: false,
             pending: config.workers,
             config,

@@ -1,7 +1,6 @@
 //! How an agent's workers are started, seen to end, and replaced. Part of its actor.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -107,7 +106,7 @@ impl State {
         let streams = self.printer.as_ref().map_or(Streams::Inherited, |_| Streams::Piped);
         let berth = self.free_berth();
         let mut process =
-            Process::start(&self.program, self.in_berth(berth), streams).map_err(|source| StartError::Program {
+            Process::start(&self.program, &self.in_berth(berth), streams).map_err(|source| StartError::Program {
                 program: self.program.program.clone(),
                 source,
             })?;
@@ -124,9 +123,7 @@ impl State {
             listen: self.config.listen,
             advertise: self.config.advertise,
             tally: Some(tally.clone()),
-            memory: self
-                .memory
-                .map(|memory| memory / u64::from(self.left().max(self.config.workers).max(1))),
+            memory: self.memory.map(|memory| memory / u64::from(self.wanted())),
         };
         let agent = myself.clone();
         let (orders, given) = mpsc::unbounded_channel();
@@ -157,12 +154,6 @@ impl State {
         let mut all = 0..;
         all.find(|berth| !taken.contains(berth))
             .expect("there are more numbers than children")
-    }
-
-    /// What a child of this berth finds in its environment besides.
-    fn in_berth(&self, berth: usize) -> &[(OsString, OsString)] {
-        let berths = &self.config.berths;
-        berths.get(berth % berths.len().max(1)).map_or(&[], Vec::as_slice)
     }
 
     pub(super) fn ended(&mut self, myself: &ActorRef<Message>, worker: WorkerId, mut how: String, ending: Ending) {

@@ -7,6 +7,7 @@
 
 mod actor;
 mod away;
+mod berths;
 mod bundle;
 mod certificates;
 mod child;
@@ -37,6 +38,7 @@ use sardana_protocol::words::WorkerId;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle};
 
+pub use berths::GPUS_VARIABLE;
 pub use bundle::{BUNDLE_VARIABLE, Bundle, BundleError, receive_bundle};
 pub use child::{EXIT_GIVE_UP, EXIT_RETRY};
 pub use output::{Colour, LogBounds, Output, OutputError};

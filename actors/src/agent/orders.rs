@@ -54,6 +54,7 @@ impl State {
         }
         self.pending += workers;
         self.some_failed = false;
+        self.tell_of_sharing();
         self.tell(AgentEvent::Grown { left: self.left() });
     }
 

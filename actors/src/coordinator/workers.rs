@@ -2,8 +2,9 @@
 
 use sardana_net::log::refused;
 use sardana_net::quic::explain;
-use sardana_protocol::admission::{Acquaintance, Refusal, admit, has_memory, take_over};
+use sardana_protocol::admission::{Acquaintance, Refusal, admit, fits_device, has_memory, take_over};
 use sardana_protocol::membership::{Arrival, Event, Loss, Membership};
+use sardana_protocol::memory::DeviceMemory;
 use sardana_protocol::messages::{Call, CoordinatorMessage, Greeting, WorkerHello, WorkerMessage};
 use sardana_protocol::words::{Step, WorkerId};
 use tokio::sync::oneshot;
@@ -22,6 +23,8 @@ pub(super) struct Connected {
     call: Call,
     /// What it computes on.
     pub(super) device: String,
+    /// What it has of a GPU's memory, as it has told last.
+    pub(super) device_memory: Option<DeviceMemory>,
 }
 
 impl State {
@@ -88,7 +91,13 @@ impl State {
         let call = hello.call;
         let device = hello.identity.fingerprint.device.clone();
         tracing::info!(target: "sardana::event::device", %worker, device, "a worker says what it computes on");
-        self.workers.insert(worker, Connected { outlet, call, device });
+        let connected = Connected {
+            outlet,
+            call,
+            device,
+            device_memory: hello.device_memory,
+        };
+        self.workers.insert(worker, connected);
         if self.job.is_none() {
             self.operating.named(&hello.auxiliary);
             self.begin(hello.identity);
@@ -132,6 +141,7 @@ impl State {
         };
         admit(self.config.registrar.job(), identity, self.newest(), acquaintance, hello)?;
         has_memory(hello, self.config.max)?;
+        fits_device(hello)?;
         // With as many as are expected it trains, only not as fast as it might.
         let scarce = has_memory(hello, self.config.expected).err();
         if let Some(scarce) = scarce.filter(|_| hello.memory.is_known()) {
@@ -152,6 +162,9 @@ impl State {
                 self.send(worker, renewed);
             }
             return;
+        }
+        if let (WorkerMessage::DeviceMemory(memory), Some(connected)) = (&message, self.workers.get_mut(&worker)) {
+            connected.device_memory = Some(memory.clone());
         }
         self.decide(Event::Said { worker, message });
     }

@@ -138,6 +138,7 @@ impl Shell {
             address: SocketAddr::new(config.advertise.unwrap_or(listening.ip()), listening.port()),
             auxiliary: Vec::new(),
             call: link.next_call(),
+            device_memory: None,
         };
         Ok(Self {
             control: Control::start(

@@ -170,6 +170,7 @@ impl Actor for Worker {
                 .map(|name| cut_to(name.clone(), AUXILIARY_NAME_BYTES))
                 .collect(),
             call: link.next_call(),
+            device_memory: config.device_memory.clone(),
         };
         let rings = Rings::new(&config.identity.spec, Arc::clone(&driver), Arc::clone(&peers));
         let transfers = Transfers::new(Arc::clone(&driver), Arc::clone(&peers), Arc::clone(&config.pieces));

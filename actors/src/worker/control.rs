@@ -293,6 +293,7 @@ fn at_fault_point(message: &WorkerMessage, driver: &StepDriver) {
         | WorkerMessage::Leave { .. }
         | WorkerMessage::Renew { .. }
         | WorkerMessage::Links(_)
+        | WorkerMessage::DeviceMemory(_)
         | WorkerMessage::Progress { .. }
         | WorkerMessage::LinkBroken { .. }
         | WorkerMessage::GivenUp { .. }

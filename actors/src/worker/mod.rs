@@ -33,6 +33,7 @@ use sardana_net::quic::BindError;
 use sardana_net::trust::RotatingCredentials;
 use sardana_net::whereabouts::Whereabouts;
 use sardana_protocol::job::JobIdentity;
+use sardana_protocol::memory::DeviceMemory;
 use sardana_protocol::state::{StateHash, StatePieces};
 use sardana_protocol::words::Step;
 use tokio::signal::unix::{SignalKind, signal};
@@ -67,6 +68,8 @@ pub struct WorkerConfig {
     pub shard_capacity: u32,
     /// How many bytes its gradients and its links may take together; [`u64::MAX`] if that is not known.
     pub gradient_memory: u64,
+    /// What it has of a GPU's memory, if it computes on one and knows.
+    pub device_memory: Option<DeviceMemory>,
     /// How the bytes of its model's state are cut into pieces.
     pub pieces: Arc<StatePieces>,
     /// What its model's state is called: see [`sardana_storage::manifest::encode_description`].

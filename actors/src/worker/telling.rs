@@ -2,6 +2,7 @@
 
 use sardana_protocol::limits::HEARTBEAT;
 use sardana_protocol::member::Heartbeat;
+use sardana_protocol::memory::DeviceMemory;
 use sardana_protocol::messages::{LinkReport, WorkerMessage};
 use sardana_protocol::words::Generation;
 use tokio::time::Instant;
@@ -15,6 +16,8 @@ pub(super) struct Telling {
     /// Whether there is a coordinator: what is told of links while there is none would only be old when one comes.
     heard: bool,
     links: LinkNews,
+    /// What it was told last of a GPU's memory.
+    device_memory: Option<DeviceMemory>,
 }
 
 impl Telling {
@@ -23,12 +26,15 @@ impl Telling {
             last: Instant::now(),
             heard: false,
             links: LinkNews::new(),
+            device_memory: None,
         }
     }
 
     /// From now on a coordinator hears what is told, or none does.
     pub(super) fn heard(&mut self, heard: bool) {
         self.heard = heard;
+        // Another coordinator knows what was said at the hello.
+        self.device_memory = None;
     }
 
     /// Tells what is due now.
@@ -43,6 +49,19 @@ impl Telling {
         driver.beat(heartbeat);
         if due && self.heard {
             self.links(driver, peers);
+            self.device_memory(driver);
+        }
+    }
+
+    /// Tells what the worker has of a GPU's memory, if that has changed.
+    fn device_memory(&mut self, driver: &StepDriver) {
+        let memory = driver.device_memory();
+        if memory != self.device_memory {
+            self.device_memory.clone_from(&memory);
+            memory
+                .map(WorkerMessage::DeviceMemory)
+                .into_iter()
+                .for_each(|news| driver.say(news));
         }
     }
 

@@ -8,7 +8,6 @@
 mod disk;
 mod groups;
 #[path = "../strangers/log.rs"]
-#[expect(dead_code, reason = "shared with other tests")]
 mod log;
 mod orders;
 mod output;

@@ -1,5 +1,7 @@
 //! What the coordinator orders of an agent, and how an agent leaves.
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -59,6 +61,48 @@ async fn an_operator_starts_more_than_at_first() {
         told.started().await;
     }
     drop(agent);
+}
+
+/// What workers find in their environment is in files of a folder, a line for each worker that has found it.
+async fn found(folder: &Path, gpu: &str, workers: usize) -> Vec<String> {
+    loop {
+        let text = fs::read_to_string(folder.join(gpu)).unwrap_or_default();
+        if text.lines().count() == workers {
+            return text.lines().map(str::to_owned).collect();
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn workers_that_share_gpus_since_a_scale_are_said_and_know_how_many_they_are() {
+    let log = Log::new();
+    let site = Site::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!(
+        "echo $SARDANA_DEVICE_WORKERS >> {}/$CUDA_VISIBLE_DEVICES; exec sleep 1000",
+        folder.path().display()
+    );
+    let config = AgentConfig {
+        workers: 2,
+        berths: ["a", "b"]
+            .map(|gpu| vec![("CUDA_VISIBLE_DEVICES".into(), gpu.into())])
+            .to_vec(),
+        ..site.agent("sh", &["-c", &script])
+    };
+    let (agent, mut told) = start_agent(config).await.unwrap();
+    for gpu in ["a", "b"] {
+        told.started().await;
+        assert_eq!(found(folder.path(), gpu, 1).await, ["1"]);
+    }
+    log.nothing_more();
+    let mut operator = site.operator().await;
+    operator.ask(&OperatorRequest::Scale { workers: 5 }).await.unwrap();
+    log.refused(&["there are fewer GPUs than workers now", "workers=5", "gpus=2"])
+        .await;
+    assert_eq!(found(folder.path(), "a", 3).await, ["1", "3", "3"]);
+    assert_eq!(found(folder.path(), "b", 2).await, ["1", "2"]);
+    drop((agent, told));
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ pub(crate) fn bystander(credentials: impl Into<RotatingCredentials>, coordinator
         advertise: None,
         shard_capacity: identity.spec.shards,
         gradient_memory: u64::MAX,
+        device_memory: None,
         pieces: Arc::new(StatePieces::new([24])),
         description: Bytes::new(),
         auxiliary: vec![],
@@ -41,8 +42,22 @@ pub(crate) fn run_with(
     config: WorkerConfig,
     numbers: usize,
 ) -> (ModelFailure, impl Future<Output = Result<Ended, WorkerError>>) {
+    let (_, failure, running) = driven(config, numbers);
+    (failure, running)
+}
+
+/// The same, with the step driver that its training thread would have.
+pub(crate) fn driven(
+    config: WorkerConfig,
+    numbers: usize,
+) -> (
+    Arc<StepDriver>,
+    ModelFailure,
+    impl Future<Output = Result<Ended, WorkerError>>,
+) {
     let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F64, &[numbers])], 0).unwrap();
     let (driver, outbox) = StepDriver::new(&config.identity.spec, Arc::new(layout), None);
     let (failure, failures) = ModelFailure::channel();
-    (failure, worker::run(config, driver, outbox, failures))
+    let running = worker::run(config, Arc::clone(&driver), outbox, failures);
+    (driver, failure, running)
 }

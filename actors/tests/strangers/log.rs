@@ -1,4 +1,4 @@
-//! What is logged of processes that are turned away, and of those that stand still.
+//! What is logged of processes that are turned away, of those that stand still, and of those that share GPUs.
 
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,12 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
 /// What operators of a log filter for.
-const TARGETS: [&str; 3] = ["sardana::event::refused", "sardana::event::scarce", "sardana::event::motion"];
+const TARGETS: [&str; 4] = [
+    "sardana::event::refused",
+    "sardana::event::scarce",
+    "sardana::event::motion",
+    "sardana::event::sharing",
+];
 
 /// Nothing in these tests takes long; whatever has not been logged by then never will.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -8,9 +8,12 @@ use sardana_net::quic::{BindError, Purpose, bind_server};
 use sardana_net::trust::{Authority, Role};
 use sardana_protocol::limits::MAX_TEXT_BYTES;
 use sardana_protocol::membership::{JobEvent, WorkerEvent};
+use sardana_protocol::memory::DeviceMemory;
 use sardana_protocol::samples;
+use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
+use sardana_protocol::words::WorkerId;
 
-use super::bystanders::{bystander, run, run_with};
+use super::bystanders::{bystander, driven, run, run_with};
 use super::log::Log;
 use super::raw::{JOB, LOOPBACK, Site, soon};
 
@@ -81,6 +84,61 @@ async fn an_agents_certificate_makes_no_worker() {
 }
 
 /// Nothing is ever allocated: it does not come so far.
+#[tokio::test]
+async fn a_worker_that_can_never_have_what_it_needs_of_its_gpu_hears_both_sizes() {
+    let log = Log::new();
+    let mut site = Site::new().await;
+    let memory = |needed: u64| {
+        let memory = DeviceMemory {
+            needed: needed << 30,
+            total: 80 << 30,
+            sharers: 2,
+            ..DeviceMemory::default()
+        };
+        memory.named("GPU-a")
+    };
+    let run = |id, needed, site: &Site| {
+        let config = WorkerConfig {
+            device_memory: Some(memory(needed)),
+            ..bystander(site.authority.issue(Role::Worker, id).unwrap(), site.coordinator.address())
+        };
+        driven(config, 1)
+    };
+    let (_, _failure, running) = run(1, 41, &site);
+    let error = join_error(soon(running).await);
+    assert!(matches!(error, JoinError::Refused { .. }), "{error}");
+    let error = error.to_string();
+    let words = [
+        "needs 41 GiB",
+        "GPU-a, has 80 GiB, which is 40 GiB for each of the 2 workers",
+        "start fewer workers for each GPU",
+    ];
+    assert!(words.iter().all(|word| error.contains(word)), "{error}");
+    log.refused(&["a worker was refused", words[0]]).await;
+    // One that fits is let in, and an operator sees what it has, and then what it has told since.
+    let (driver, _failure, running) = run(2, 40, &site);
+    let running = tokio::spawn(running);
+    assert!(matches!(site.event().await, JobEvent::Worker(WorkerEvent::Joined { .. })));
+    let seen = async || match site.coordinator.steering().ask(OperatorRequest::Status).await.unwrap() {
+        OperatorAnswer::Status(status) => status.device_memory,
+        other => panic!("expected a status, found {other:?}"),
+    };
+    assert_eq!(seen().await, [(WorkerId::new(2), memory(40))]);
+    let later = DeviceMemory {
+        held: 7,
+        peak: 9,
+        ..memory(40)
+    };
+    driver.note_device_memory(Some(later.clone()));
+    let told = async {
+        while seen().await != [(WorkerId::new(2), later.clone())] {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(told).await;
+    running.abort();
+}
+
 #[tokio::test]
 async fn a_worker_whose_memory_can_never_do_hears_the_sizes() {
     const GIB: u64 = 1 << 30;

@@ -159,7 +159,7 @@ pub struct Session<'a> {
 impl Compiler {
     /// Compiles a twin driver with these kernels, and opens it. A process that looks for `libcuda.so` from now on finds it; so does another whose
     /// `LD_LIBRARY_PATH` names [`Driver::folder`], without kernels. There, `TWIN_INIT` is the code that it starts with, `TWIN_DEVICES` how many
-    /// devices there are, and `TWIN_VERSION` the version that it says it has, as a number.
+    /// devices there are, `TWIN_MEMORY` how many bytes of memory it says that each has, and `TWIN_VERSION` the version that it says it has, as a number.
     ///
     /// # Errors
     /// See [`CompileError`].

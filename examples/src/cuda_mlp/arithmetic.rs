@@ -3,7 +3,7 @@
 #[cfg(feature = "cuda")]
 use sardana::fit::DeviceNetwork;
 use sardana::fit::Values;
-use sardana::model::{GradientWriter, ModelError};
+use sardana::model::{DeviceMemory, GradientWriter, ModelError};
 
 /// Images with their labels.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,6 +27,11 @@ pub struct Found {
 pub trait Arithmetic {
     /// What it is, as [`sardana::model::Trainable::device`] says.
     fn device(&self) -> String;
+
+    /// What it has of a GPU's memory, and must have for batches of up to so many images, as [`sardana::fit::Network::device_memory`] says.
+    fn memory(&self, _images: usize) -> Option<DeviceMemory> {
+        None
+    }
 
     /// Writes the gradient, summed over the batch, tensor by tensor.
     ///

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sardana::fit::{DeviceChange, DeviceNetwork, Values};
-use sardana::model::{GradientWriter, ModelError};
+use sardana::model::{DeviceMemory, GradientWriter, ModelError};
 use sardana_cuda::device::{Device, DeviceError, DeviceTensor, LentTensor, Pinned, SharedTensor, Stream, Transfer};
 use sardana_cuda::gradient::WriteOnDevice;
 
@@ -127,6 +127,15 @@ impl Room {
 impl Arithmetic for Gpu {
     fn device(&self) -> String {
         self.description.clone()
+    }
+
+    fn memory(&self, images: usize) -> Option<DeviceMemory> {
+        // Its values, and a gradient; and of a batch what goes into each layer and comes out of the last, with as much on the way back.
+        let sizes = self.shape.layers().iter().map(|layer| layer.outputs);
+        let inputs = self.shape.layers().first().map_or(0, |layer| layer.inputs);
+        let passes = inputs + 2 * sizes.sum::<usize>();
+        let elements = 2 * self.shape.values() + images * passes;
+        Some(self.device.worker_memory((elements * size_of::<f32>()) as u64))
     }
 
     fn gradient(&self, batch: &Batch, out: &mut GradientWriter<'_>) -> Result<Found, ModelError> {

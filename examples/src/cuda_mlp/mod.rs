@@ -18,7 +18,7 @@ use sardana::device::DeviceChoice;
 use sardana::fit::DeviceNetwork;
 use sardana::fit::{Fit, Network, Parameter, Values};
 use sardana::job::JobBuilder;
-use sardana::model::{GradientWriter, ModelError};
+use sardana::model::{DeviceMemory, GradientWriter, ModelError};
 use sardana::optim::AdamW;
 use sardana::schedule::Schedule;
 use sardana::{Job, JobSpec};
@@ -148,6 +148,10 @@ impl Network for Mlp {
 
     fn device(&self) -> String {
         self.device.device()
+    }
+
+    fn device_memory(&self, images: usize) -> Option<DeviceMemory> {
+        self.device.memory(images)
     }
 
     fn gradient(

@@ -15,10 +15,11 @@ use runs::{Run, env};
 use sardana::device::DeviceChoice;
 use sardana::reference;
 use sardana_cuda::kernels::Module;
+use sardana_examples::cuda_mlp::shape::Shape;
 use sardana_examples::cuda_mlp::{fit, job};
 use sardana_examples::mnist::Data;
 use sardana_twins::{Compiler, DriverFiles, Planted};
-use site::{HIDDEN, Site, site, source};
+use site::{HIDDEN, SIZES, Site, site, source};
 
 #[test]
 fn one_two_and_four_workers_on_gpus_end_like_the_plain_loop_and_leave_nothing_there() {
@@ -111,6 +112,35 @@ fn workers_on_processors_and_on_gpus_train_together() {
             && gpu.workers.len() == 2,
         "{gpu:?}"
     );
+    // Each of the two has the same GPU.
+    assert_eq!(seen.memory.len(), 2, "{:?}", seen.memory);
+    for memory in seen.memory {
+        let known = (memory.gpu.as_str(), memory.total, memory.sharers);
+        assert_eq!(known, ("0", 4 << 30, 2), "{memory:?}");
+        let [held, peak] = [memory.held, memory.peak];
+        // The state's three kinds of values, at least; and what it says that it needs is no less than that, and a gradient and a sum.
+        let values = 4 * Shape::new(&SIZES).values() as u64;
+        assert!(3 * values <= held && held <= peak, "{memory:?}");
+        assert!(5 * values < memory.needed && memory.needed < peak + 4 * values, "{memory:?}");
+        assert!(memory.pinned >= 8 << 20, "what carries gradients, and a sum: {memory:?}");
+    }
+}
+
+#[test]
+fn a_worker_whose_model_can_never_fit_on_its_gpu_is_refused_with_both_sizes() {
+    let Some(site) = site() else { return };
+    // It has more than it says, so that the probe succeeds. It comes once the job has begun.
+    let mut small = site.gpu("GPU-a");
+    small.push(env("TWIN_MEMORY", "20000"));
+    let mut run = Run::new(site, 1).on(&[site.gpu("0"), small]);
+    run.grows_to = Some(4);
+    let seen = run.ends_like_the_plain_loop();
+    for said in [
+        "a worker needs 13.5 KiB of its GPU's memory at once, beside gradients; this one's, GPU-a, has 19.5 KiB, which is 9.7 KiB for each of the 2 workers that share it",
+        "start fewer workers for each GPU",
+    ] {
+        assert!(seen.logs.contains(said), "{said}: {}", seen.logs);
+    }
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::ffi::{OsStr, OsString};
 
 use sardana::job::Staffing;
 use sardana::launch::{Colour, Event, LaunchConfig, Launched, LogBounds, OperatorAnswer, OperatorRequest, Output, launch};
-use sardana::operator::DeviceView;
+use sardana::model::DeviceMemory;
+use sardana::operator::{DeviceView, JobStatus};
 use sardana::{AgentEvent, JobEvent, Summary};
 use tokio::sync::mpsc;
 
@@ -40,6 +41,8 @@ pub(super) struct Seen {
     pub(super) steps_before_the_first_end: usize,
     /// What they computed on when the first step was applied.
     pub(super) devices: Vec<DeviceView>,
+    /// What they had of GPUs' memory then.
+    pub(super) memory: Vec<DeviceMemory>,
     /// All that workers printed.
     pub(super) logs: String,
     steps: usize,
@@ -105,13 +108,14 @@ impl<'a> Run<'a> {
         let finishing = launched.finish(|launched, event| self.note(launched, event, seen, &tell));
         let summary = finishing.await.unwrap();
         drop(tell);
-        while let Some(devices) = told.recv().await {
-            seen.devices = devices;
+        while let Some(status) = told.recv().await {
+            seen.devices = status.devices;
+            seen.memory = status.device_memory.into_iter().map(|(_, memory)| memory).collect();
         }
         summary
     }
 
-    fn note(&self, launched: &Launched, event: &Event, seen: &mut Seen, tell: &mpsc::UnboundedSender<Vec<DeviceView>>) {
+    fn note(&self, launched: &Launched, event: &Event, seen: &mut Seen, tell: &mpsc::UnboundedSender<JobStatus>) {
         match event {
             Event::Job(JobEvent::Steps(reports)) => {
                 if seen.steps == 0 {
@@ -131,7 +135,7 @@ impl<'a> Run<'a> {
     }
 
     /// A step was applied.
-    fn begun(&self, launched: &Launched, tell: mpsc::UnboundedSender<Vec<DeviceView>>) {
+    fn begun(&self, launched: &Launched, tell: mpsc::UnboundedSender<JobStatus>) {
         let steering = launched.steering();
         if let Some(workers) = self.grows_to {
             steering.request(OperatorRequest::Scale { workers });
@@ -139,7 +143,7 @@ impl<'a> Run<'a> {
         tokio::spawn(async move {
             if let Ok(OperatorAnswer::Status(status)) = steering.ask(OperatorRequest::Status).await {
                 // The receiver is gone only if the run failed.
-                let _ = tell.send(status.devices);
+                let _ = tell.send(*status);
             }
         });
     }

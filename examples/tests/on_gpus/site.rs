@@ -21,6 +21,9 @@ const EPOCHS: u64 = 12;
 
 pub(super) const HIDDEN: [usize; 2] = [9, 7];
 
+/// Of an image, of what lies between layers, and of the scores.
+pub(super) const SIZES: [usize; 4] = [SIDE * SIDE, HIDDEN[0], HIDDEN[1], 10];
+
 pub(super) struct Site {
     files: DriverFiles,
     data: TempDir,

@@ -105,6 +105,7 @@ impl From<&WorkerMessage> for Kind {
             | WorkerMessage::CopyFailed { .. }
             | WorkerMessage::Leave { .. }
             | WorkerMessage::Links(_)
+            | WorkerMessage::DeviceMemory(_)
             | WorkerMessage::GivenUp { .. }
             | WorkerMessage::Failed { .. } => Self::Membership,
         }

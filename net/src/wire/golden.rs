@@ -5,7 +5,7 @@ use std::time::Duration;
 use sardana_protocol::codec::{decode, encode};
 use sardana_protocol::data::{DataFingerprint, DataHash, DataPart};
 use sardana_protocol::job::{Compression, Fingerprint, JobIdentity, JobSpec, LastBatch, Order};
-use sardana_protocol::memory::GradientMemory;
+use sardana_protocol::memory::{DeviceMemory, GradientMemory};
 use sardana_protocol::messages::{
     AgentHello, AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, Hello, Introduction, Joiners, LinkKind,
     LinkLine, LinkPath, LinkReport, MemberAddress, MembersDigest, Motion, Passed, Ring, Seated, Serve, Shares, Snapshot,
@@ -64,13 +64,27 @@ fn standing() -> Standing {
     }
 }
 
+pub(super) fn device_memory() -> DeviceMemory {
+    DeviceMemory {
+        gpu: "3".to_owned(),
+        held: 300,
+        peak: 301,
+        needed: 4,
+        total: 1 << 20,
+        sharers: 2,
+        pinned: 6,
+    }
+}
+
+pub(super) const DEVICE_MEMORY: &str = "01\"3\" fb2c01 fb2d01 04 fc00001000 02 06";
+
 const STANDING: &str = "09  02 0002 0506  0108  00";
 
 #[test]
 fn a_frame() {
     let mut frame = Vec::new();
     write_frame_blocking(&mut frame, &WorkerMessage::Ready { generation: GENERATION }, 16).unwrap();
-    assert_eq!(frame, bytes("0b00 0000 03000000  01 01 07"));
+    assert_eq!(frame, bytes("0c00 0000 03000000  01 01 07"));
 }
 
 #[test]
@@ -134,6 +148,7 @@ fn hello() {
             process: [0xbb; 16],
             count: 3,
         },
+        device_memory: Some(device_memory()),
     };
     let (job_text, hash_text, process) = ("aa".repeat(16), "5c".repeat(32), "bb".repeat(16));
     let (digest, data) = ("dd".repeat(32), "da".repeat(32));
@@ -141,7 +156,7 @@ fn hello() {
         "00 {job_text} fd efcdab8967452301 \
          04\"ring\" fa fbfb00 fc00000100 fd0000000001000000 40 00 01 02 01 01\"a\" {data} \
          {hash_text} {hash_text} {hash_text} {hash_text} 01\"x\" 03\"cpu\" 00 {hash_text} \
-         0107 02 01 02 03 {digest} 02 00 05 01 06 04 08 01 01 {STANDING} {TALLY} 10 fc00001000 fdffffffffffffffff fb2c01 00 7f000001 fb5111 01 04\"loss\" {process} 03"
+         0107 02 01 02 03 {digest} 02 00 05 01 06 04 08 01 01 {STANDING} {TALLY} 10 fc00001000 fdffffffffffffffff fb2c01 00 7f000001 fb5111 01 04\"loss\" {process} 03 01 {DEVICE_MEMORY}"
     );
     golden(&Hello::Worker(Box::new(hello)), &text);
 }
@@ -285,6 +300,7 @@ fn what_a_worker_tells_of_its_links() {
     let lines = "02  05 00 02fb2c01 0107 00  05 01 02fb2c01 0107 01 09 03 00 08";
     golden(&WorkerMessage::Links(report), &format!("14 0107 01 02 {lines} 04"));
     golden(&LinkKind::InProcess, "02");
+    golden(&WorkerMessage::DeviceMemory(device_memory()), &format!("16 {DEVICE_MEMORY}"));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use sardana_protocol::status::{
 };
 use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
-use super::golden::golden;
+use super::golden::{DEVICE_MEMORY, device_memory, golden};
 
 const GENERATION: Generation = Generation::new(Incarnation::new(1), 7);
 
@@ -129,6 +129,7 @@ fn what_an_operator_sees() {
             device: "g".to_owned(),
             workers: vec![WorkerId::new(5), WorkerId::new(6)],
         }],
+        device_memory: vec![(WorkerId::new(5), device_memory())],
     };
     let address = "00 0a000001 01";
     let text = format!(
@@ -138,7 +139,7 @@ fn what_an_operator_sees() {
          01 08 40 01 000000000000f83f 00000000000000c0 03 07 \
          01 01\"h\" {address} 02 05 01 fb2c01 06 00 \
          01 05 00 08 01 01 00 01\"x\" 02 02 01 01\"y\" {LINKS_VIEW} \
-         01 01\"g\" 02 05 06",
+         01 01\"g\" 02 05 06 01 05 {DEVICE_MEMORY}",
         "aa".repeat(16)
     );
     golden(&OperatorAnswer::Status(Box::new(status)), &text);

@@ -8,10 +8,10 @@ use sardana_protocol::codec::{CodecError, LARGEST_LIMIT, decode, encode};
 use sardana_protocol::data::{DataFingerprint, DataHash, DataPart};
 use sardana_protocol::job::{Compression, Fingerprint, JobIdentity, JobSpec, LastBatch, Order};
 use sardana_protocol::limits::{
-    AUXILIARY_NAME_BYTES, LINKS_TOLD, MAX_AUXILIARY, MAX_DATA_NAME_BYTES, MAX_DATA_PARTS, MAX_DEPOTS, MAX_REPORTS,
-    MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS, WIRE_VERSION,
+    AUXILIARY_NAME_BYTES, LINKS_TOLD, MAX_AUXILIARY, MAX_DATA_NAME_BYTES, MAX_DATA_PARTS, MAX_DEPOTS, MAX_GPU_BYTES,
+    MAX_REPORTS, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS, WIRE_VERSION,
 };
-use sardana_protocol::memory::GradientMemory;
+use sardana_protocol::memory::{DeviceMemory, GradientMemory};
 use sardana_protocol::messages::{
     AgentMessage, AgentOrder, Call, CatchUp, CoordinatorMessage, Form, Greeting, Hello, Introduction, Last, LinkKind,
     LinkLine, LinkPath, LinkReport, MemberAddress, MembersDigest, Passed, Peer, Restore, Ring, Seated, Standing, StepReport,
@@ -167,7 +167,21 @@ fn largest_hello() -> Hello {
             process: [0xff; 16],
             count: u64::MAX,
         },
+        device_memory: Some(largest_device_memory()),
     }))
+}
+
+fn largest_device_memory() -> DeviceMemory {
+    let most = DeviceMemory {
+        held: u64::MAX,
+        peak: u64::MAX,
+        needed: u64::MAX,
+        total: u64::MAX,
+        sharers: u32::MAX,
+        pinned: u64::MAX,
+        ..DeviceMemory::default()
+    };
+    most.named(&"x".repeat(MAX_GPU_BYTES))
 }
 
 fn largest_line() -> LinkLine {
@@ -213,6 +227,7 @@ fn the_largest_messages_fit_their_frames() {
         untold: u32::MAX,
     });
     encode(&links, CONTROL_FRAME_BYTES / 8).unwrap();
+    encode(&WorkerMessage::DeviceMemory(largest_device_memory()), CONTROL_FRAME_BYTES / 8).unwrap();
     let finished = WorkerMessage::Finished {
         generation: GENERATION,
         step: STEP,

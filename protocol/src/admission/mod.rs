@@ -10,7 +10,7 @@ mod tests;
 use crate::data::DataFingerprint;
 use crate::job::{Compression, JobIdentity, JobKind, JobSpec, Order};
 use crate::limits::{MAX_AUXILIARY, MAX_DEVICE_BYTES, MAX_LIVES_AHEAD, MAX_SHARDS, MAX_STEPS, MAX_TEXT_BYTES, MAX_WORKERS};
-use crate::memory::{Demand, TooLittle};
+use crate::memory::{Demand, DeviceMemory, DeviceTooSmall, TooLittle};
 use crate::messages::{Bounds, Call, Senseless, Sensible, WorkerHello};
 use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, JobId, Step};
@@ -69,6 +69,9 @@ pub enum Refusal {
     /// It, and workers like it, have too little memory for the job.
     #[error(transparent)]
     TooLittle(#[from] TooLittle),
+    /// What it must have of its GPU's memory does not fit there.
+    #[error(transparent)]
+    DeviceTooSmall(#[from] DeviceTooSmall),
     /// Its hello makes no sense: it was altered or comes from a broken build.
     #[error("its hello says {found}, which cannot be: expected {expected}; start it anew")]
     Senseless {
@@ -104,6 +107,16 @@ pub fn has_memory(hello: &WorkerHello, max: u32) -> Result<(), TooLittle> {
         workers: max.min(MAX_WORKERS),
     };
     hello.memory.suffices(demand, hello.shard_capacity)
+}
+
+/// Whether a worker that has not taken part yet can have what it must of its GPU's memory: it would fail there, and so would its successors.
+///
+/// # Errors
+/// [`DeviceTooSmall`] if it cannot.
+pub fn fits_device(hello: &WorkerHello) -> Result<(), DeviceTooSmall> {
+    let newcomer = hello.introduction.generation == Generation::NONE;
+    let memory = hello.device_memory.as_ref().filter(|_| newcomer);
+    memory.map_or(Ok(()), DeviceMemory::suffices)
 }
 
 /// Compares a hello with the job. The `identity` is none until the first worker is admitted.
@@ -230,6 +243,7 @@ fn sensible(hello: &WorkerHello) -> Result<(), Refusal> {
         steps: spec.steps,
     };
     hello.memory.check(within)?;
+    hello.device_memory.as_ref().map_or(Ok(()), |memory| memory.check(within))?;
     hello.introduction.check(within).map_err(Refusal::from)
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::job::{Compression, Order};
+use crate::limits::MAX_GPU_BYTES;
 use crate::memory::GradientMemory;
 use crate::samples;
 use crate::state::StateHash;
@@ -256,4 +257,38 @@ fn a_worker_that_trains_and_a_groups_are_told_what_the_job_is() {
         let refusal = admit(JOB, None, Generation::NONE, Acquaintance::None, &found);
         assert!(matches!(refusal, Err(Refusal::Senseless { .. })), "{refusal:?}");
     }
+}
+
+#[test]
+fn a_newcomer_that_can_never_have_what_it_needs_of_its_gpu_is_refused_with_both_sizes() {
+    let memory = DeviceMemory {
+        needed: 12 << 30,
+        total: 10 << 30,
+        sharers: 1,
+        ..DeviceMemory::default()
+    };
+    let mut found = WorkerHello {
+        device_memory: Some(memory.named("GPU-a")),
+        ..hello()
+    };
+    let words = Refusal::from(fits_device(&found).unwrap_err()).to_string();
+    assert!(
+        words.contains("needs 12 GiB") && words.contains("GPU-a, has 10 GiB"),
+        "{words}"
+    );
+    // A member that comes again has what it has.
+    let formed = Generation::new(Incarnation::new(1), 1);
+    found.introduction.generation = formed;
+    assert_eq!(fits_device(&found), Ok(()));
+    assert_eq!(fits_device(&hello()), Ok(()), "on processors");
+    let admitted = admit(JOB, None, formed, Acquaintance::None, &hello());
+    assert_eq!(admitted, Ok(()));
+    found = hello();
+    let endless = DeviceMemory {
+        gpu: "x".repeat(MAX_GPU_BYTES + 1),
+        ..DeviceMemory::default()
+    };
+    found.device_memory = Some(endless);
+    let refused = admit(JOB, None, formed, Acquaintance::None, &found);
+    assert!(matches!(refused, Err(Refusal::Senseless { .. })), "{refused:?}");
 }

@@ -12,7 +12,7 @@ pub use notices::*;
 pub use shells::*;
 
 /// Version of every message. A peer of another version is refused with both numbers.
-pub const WIRE_VERSION: u16 = 11;
+pub const WIRE_VERSION: u16 = 12;
 
 /// Most shards of a job. A message lists at most one range per shard, so this bounds messages; finer grain than 4,096 shards a
 /// step buys no balance. A job with more is refused when it is built.
@@ -79,6 +79,9 @@ pub const MAX_TEXT_BYTES: usize = 1_024;
 
 /// Most bytes of what a worker says of its device. A status says it of every worker, and all that differ are to fit into an answer.
 pub const MAX_DEVICE_BYTES: usize = 256;
+
+/// Most bytes of a GPU's name, as the driver's `GPU-` and 36 characters, or `MIG-` and somewhat more; longer ones are cut.
+pub const MAX_GPU_BYTES: usize = 96;
 
 /// Most parts of a job's data that are told one by one; where there are more, neighbours are told together. They are in every hello and
 /// every manifest.

@@ -272,6 +272,7 @@ impl Membership {
             | WorkerMessage::Leave { .. }
             | WorkerMessage::Renew { .. }
             | WorkerMessage::Links(_)
+            | WorkerMessage::DeviceMemory(_)
             | WorkerMessage::Failed { .. } => return,
         };
         if let Past::Found(found) = &mut self.earlier.past {

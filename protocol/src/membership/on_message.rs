@@ -85,8 +85,8 @@ impl Membership {
             WorkerMessage::CopyFailed { snapshot, reason } => self.copy_failed(worker, snapshot, reason),
             WorkerMessage::Leave { reason } => self.leave_requested(worker, reason),
             WorkerMessage::Links(report) => record.links.told(report, self.now),
-            // Certificates are not this machine's business.
-            WorkerMessage::Renew { .. } => {}
+            // Neither certificates nor what operators alone look at are this machine's business.
+            WorkerMessage::Renew { .. } | WorkerMessage::DeviceMemory(_) => {}
             WorkerMessage::Failed { reason } if record.joins() => self.joiner_failed(worker, reason),
             WorkerMessage::Failed { reason } => self.model_failed(worker, reason),
         }

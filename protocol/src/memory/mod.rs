@@ -5,6 +5,7 @@
 //! the first rank, and a worker that is alone, needs little memory for any K. Beside its pieces a worker has the last sum and the one that
 //! is being filled, and while another joins it keeps some sums more. What its [links](links_hold) may hold is taken off first.
 
+mod device;
 mod links;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::job::Order;
 use crate::limits::{KEEP_BYTES, KEEP_LEAST};
 
+pub use device::{DeviceMemory, DeviceTooSmall, SHARERS_VARIABLE};
 pub use links::{Windows, link_keeps, link_receives, link_sends, links_hold};
 
 /// Gradient buffers in use besides those of pieces: the sum that is kept, and the one that the ring fills.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{DepotHello, MembersDigest, Standing};
 use crate::job::JobIdentity;
-use crate::memory::GradientMemory;
+use crate::memory::{DeviceMemory, GradientMemory};
 use crate::words::{Generation, Incarnation, JobId, Rank, ShardRange, Step, WorkerId};
 
 /// First message on a control connection to a coordinator. [`Greeting`] comes back.
@@ -64,6 +64,8 @@ pub struct WorkerHello {
     pub auxiliary: Vec<String>,
     /// By which connection of which process it comes.
     pub call: Call,
+    /// What it has of a GPU's memory, if it computes on one and knows.
+    pub device_memory: Option<DeviceMemory>,
 }
 
 /// Tells the connections of one process from each other, and from those of any other process that has its credentials.

@@ -4,10 +4,10 @@
 use super::{DepotMessage, Introduction, LinkLine, Seated, Standing, StepReport, Tally, WorkerMessage};
 use crate::checkpoint::{Head, ManifestKey};
 use crate::limits::{
-    DESCRIPTION_PIECES, LINKS_TOLD, MAX_AUXILIARY, MAX_DEPOTS, MAX_GRADIENT_BYTES, MAX_GRADIENTS, MAX_HEADS, MAX_PIECES,
-    MAX_REPORTS, MAX_RESULTS, MAX_STEPS, MAX_TEXT_BYTES, MAX_WORKERS, PIECE_BYTES, SAVED_PIECES,
+    DESCRIPTION_PIECES, LINKS_TOLD, MAX_AUXILIARY, MAX_DEPOTS, MAX_GPU_BYTES, MAX_GRADIENT_BYTES, MAX_GRADIENTS, MAX_HEADS,
+    MAX_PIECES, MAX_REPORTS, MAX_RESULTS, MAX_STEPS, MAX_TEXT_BYTES, MAX_WORKERS, PIECE_BYTES, SAVED_PIECES,
 };
-use crate::memory::GradientMemory;
+use crate::memory::{DeviceMemory, GradientMemory};
 use crate::snapshot::SnapshotId;
 use crate::words::{Rank, Step};
 
@@ -136,6 +136,12 @@ impl Sensible for GradientMemory {
     }
 }
 
+impl Sensible for DeviceMemory {
+    fn check(&self, _: Bounds) -> Result<(), Senseless> {
+        at_most("bytes of a GPU's name", MAX_GPU_BYTES, self.gpu.len())
+    }
+}
+
 impl Sensible for Introduction {
     fn check(&self, within: Bounds) -> Result<(), Senseless> {
         self.seat.as_ref().map_or(Ok(()), |seat| seat.check(within))?;
@@ -198,6 +204,7 @@ impl Sensible for WorkerMessage {
             }
             Self::Saved { .. } => self.check_saved(within),
             Self::Links(report) => links_within(&report.lines),
+            Self::DeviceMemory(memory) => memory.check(within),
             Self::Saving { snapshot, .. }
             | Self::NotSaved { snapshot, .. }
             | Self::Hashing { snapshot }

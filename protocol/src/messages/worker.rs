@@ -5,6 +5,7 @@ use strum::{IntoStaticStr, VariantNames};
 
 use super::LinkReport;
 use crate::checkpoint::{DepotId, PieceHash};
+use crate::memory::DeviceMemory;
 use crate::snapshot::SnapshotId;
 use crate::state::{StateHash, StateSize};
 use crate::words::{Generation, Pace, ShardRange, Step, WorkerId};
@@ -218,6 +219,9 @@ pub enum WorkerMessage {
         /// The generation that it has given up.
         generation: Generation,
     },
+    /// What the worker has of its GPU's memory, with a heartbeat after that has changed. Nothing comes back, and nothing follows from it: it is for
+    /// operators.
+    DeviceMemory(DeviceMemory),
 }
 
 /// The auxiliary sums of one step over all its shards. Keyed by step: a step told twice counts once.

@@ -51,7 +51,7 @@ impl Dealt {
                 tracing::info!(target: "sardana::event::device", %reason, "workers compute on processors");
             }
             Note::Gpus { gpus, workers } if (gpus.len() as u64) < u64::from(*workers) => {
-                tracing::warn!(target: "sardana::event::device", workers, gpus = %gpus.join(" "), "there are fewer GPUs than workers: they share them in turn");
+                tracing::warn!(target: "sardana::event::sharing", workers, gpus = %gpus.join(" "), "there are fewer GPUs than workers: they share them in turn, and their memory");
             }
             Note::Gpus { gpus, workers } => {
                 tracing::info!(target: "sardana::event::device", workers, gpus = %gpus.join(" "), "each worker has a GPU of its own");

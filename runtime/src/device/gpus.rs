@@ -2,10 +2,9 @@
 
 use std::ffi::OsString;
 
-use super::DeviceChoice;
+pub use sardana_actors::agent::GPUS_VARIABLE;
 
-/// The variable in which CUDA is told which GPUs a process may see.
-pub const GPUS_VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
+use super::DeviceChoice;
 
 /// What a reader can do about it.
 const OTHERWISE: &str = "or run on processors with `--device cpu`";

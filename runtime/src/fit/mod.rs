@@ -39,7 +39,7 @@ use state::{Place, State};
 use update::Rule;
 
 use crate::data::{Coming, DataError, DataFingerprint, DataHash, Dataset, HeldBytes, Loader, SampleRandom, Shard};
-use crate::model::{GradientWriter, Mean, ModelError, SharedState, Step, Trainable};
+use crate::model::{DeviceMemory, GradientWriter, Mean, ModelError, SharedState, Step, Trainable};
 use crate::optim::Optimizer;
 use crate::schedule::Schedule;
 
@@ -55,6 +55,8 @@ pub struct Fit<N: Network> {
     state: State,
     training: Box<dyn Samples<N::Item>>,
     held_out: Option<HeldOut<N::Item>>,
+    /// The most that the network is given at once.
+    most_samples: usize,
     /// Memory for a shard's samples and the sums of its metrics, between two shards.
     room: Cell<(Vec<N::Item>, Vec<f64>)>,
 }
@@ -244,6 +246,8 @@ impl<N: Network> FitBuilder<N> {
             Some(samples) => Some(HeldOut::new(samples, spec.seed, self.measure_batch)?),
             None => None,
         };
+        let of_a_shard = spec.batch.div_ceil(spec.shards.max(1).into());
+        let measured = held_out.as_ref().map_or(0, HeldOut::at_once);
         let parameters = self.network.parameters();
         let rule = Rule {
             schedule,
@@ -265,6 +269,7 @@ impl<N: Network> FitBuilder<N> {
             parameters,
             rule,
             training,
+            most_samples: usize::try_from(of_a_shard.max(measured)).unwrap_or(usize::MAX),
             held_out,
             room: Cell::default(),
         })
@@ -283,6 +288,11 @@ impl<T: Send> HeldOut<T> {
             seed,
             batch,
         })
+    }
+
+    /// The most that are measured at once.
+    fn at_once(&self) -> u64 {
+        self.samples.len().min(self.batch as u64)
     }
 
     /// Sums of the metrics over all samples, and how many they are.
@@ -317,6 +327,12 @@ impl<N: Network> Trainable for Fit<N> {
 
     fn device(&self) -> String {
         self.network.device()
+    }
+
+    fn device_memory(&self) -> Option<DeviceMemory> {
+        let memory = self.network.device_memory(self.most_samples)?;
+        let needed = memory.needed.saturating_add(self.state.device_bytes());
+        Some(DeviceMemory { needed, ..memory })
     }
 
     fn will_hold_bytes(&self) -> usize {

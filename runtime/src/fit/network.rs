@@ -4,7 +4,7 @@
 use sardana_cuda::device::{Device, DeviceError, ViewMut};
 
 use crate::data::Shard;
-use crate::model::{GradientWriter, ModelError};
+use crate::model::{DeviceMemory, GradientWriter, ModelError};
 
 /// What a tensor of a network is for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,6 +58,12 @@ pub trait Network {
     /// What it computes on, as [`Trainable::device`](crate::model::Trainable::device) says.
     fn device(&self) -> String {
         "cpu".to_owned()
+    }
+
+    /// What it has of a GPU's memory, and must be able to have there for up to so many samples at once, beside the sum and what the optimizer remembers, which
+    /// [`Fit`](super::Fit) adds: see [`Trainable::device_memory`](crate::model::Trainable::device_memory).
+    fn device_memory(&self, _samples: usize) -> Option<DeviceMemory> {
+        None
     }
 
     /// Writes the gradient of each tensor, summed over `items`, which are those of `shard`; adds the metrics' sums to `sums`, which are 0.

@@ -53,6 +53,14 @@ impl Slots {
         }
     }
 
+    pub(super) const fn on_host(&self) -> bool {
+        match self {
+            Self::OnHost(_) => true,
+            #[cfg(feature = "cuda")]
+            Self::OnDevice(_) => false,
+        }
+    }
+
     /// As they are now, for any thread.
     pub(super) fn shown(&self) -> ShownSlots {
         match self {

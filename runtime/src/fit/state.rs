@@ -41,6 +41,15 @@ impl State {
         })
     }
 
+    /// Bytes that updates take on a device, all the time: of what the optimizer remembers there, and of the sum.
+    pub(super) fn device_bytes(&self) -> u64 {
+        if self.slots.on_host() {
+            return 0;
+        }
+        let elements = self.tensors.iter().map(|tensor| tensor.elements() * (tensor.slots.len() + 1));
+        (elements.sum::<usize>() * size_of::<f32>()) as u64
+    }
+
     /// As it is now, with the network's values.
     pub(super) fn shown(&self, values: Box<dyn Values>) -> Shown {
         Shown {

@@ -20,6 +20,7 @@ pub(crate) mod toys;
 pub use probe::{Probe, ProbeError, probe};
 pub use sardana_collectives::gradient::{GradientBuffer, GradientError, GradientWriter, Mean, Sum, WriteMode};
 pub use sardana_collectives::layout::{Layout, LayoutError};
+pub use sardana_protocol::memory::DeviceMemory;
 pub use sardana_protocol::snapshot::Share;
 pub use sardana_protocol::state::{Dtype, StateHash, StatePieces, TensorSpec};
 pub use sardana_protocol::words::Step;
@@ -82,6 +83,13 @@ pub trait Trainable {
     /// worker promises to hold no more gradients than it has room for beside them.
     fn will_hold_bytes(&self) -> usize {
         0
+    }
+
+    /// What it has of a GPU's memory, and what it must be able to have there: `sardana_cuda::device::Device::worker_memory` says it. A worker for which that can
+    /// never fit is refused before it takes part, with both sizes; operators see it of each worker. Asked after the probe and after each update, so it
+    /// is to cost nothing. None on processors, and where it is not known.
+    fn device_memory(&self) -> Option<DeviceMemory> {
+        None
     }
 
     /// Which shards this worker computes next, as far as is known: what it may prepare while it computes. Called before the

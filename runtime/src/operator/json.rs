@@ -1,5 +1,6 @@
 //! A status for programs. Ids are texts: they are too large for the numbers of many readers.
 
+use sardana_protocol::memory::DeviceMemory;
 use sardana_protocol::status::{
     AgentStatus, CheckpointsView, DepotView, JobStatus, KindView, LinkView, LinksView, Recording, WorkerView,
 };
@@ -76,6 +77,20 @@ fn worker(status: &JobStatus, view: &WorkerView) -> Value {
         "host": host,
         "pid": pid.flatten(),
         "device": status.devices.iter().find(|one| one.workers.contains(&view.worker)).map(|one| &one.device),
+        "gpu_memory": status.device_memory.iter().find(|(worker, _)| *worker == view.worker).map(|(_, memory)| gpu_memory(memory)),
+    })
+}
+
+/// In bytes.
+fn gpu_memory(memory: &DeviceMemory) -> Value {
+    value!({
+        "gpu": memory.gpu,
+        "held": memory.held,
+        "peak": memory.peak,
+        "needed": memory.needed,
+        "total": memory.total,
+        "workers": memory.sharers,
+        "pinned": memory.pinned,
     })
 }
 

@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 
 use sardana_protocol::job::JobKind;
+use sardana_protocol::memory::DeviceMemory;
 use sardana_protocol::status::{DeviceView, JobStatus, Recording, Stage};
-use sardana_protocol::words::{count, few};
+use sardana_protocol::words::{WorkerId, count, few};
 
 use super::links::{LinksShown, links};
-use super::words::{COLUMNS, checkpoints, columns, depot, plain, progress, rate, rest, row, span, sums};
+use super::words::{COLUMNS, checkpoints, columns, depot, plain, progress, rate, rest, row, size, span, sums};
 
 /// The last events that a table shows.
 const EVENTS: usize = 10;
@@ -39,6 +40,7 @@ pub fn table(status: &JobStatus, shown: LinksShown) -> String {
     text.push_str(&workers(status));
     text.push_str(&links(status, shown));
     text.push_str(&devices(status));
+    text.push_str(&gpu_memory(status));
     if !status.agents.is_empty() {
         text.push_str("\nagents\n");
     }
@@ -111,6 +113,25 @@ fn devices(status: &JobStatus) -> String {
         );
     }
     text
+}
+
+/// What workers have of GPUs' memory.
+fn gpu_memory(status: &JobStatus) -> String {
+    if status.device_memory.is_empty() {
+        return String::new();
+    }
+    let head = ["worker", "GPU", "held", "at most", "of", "shared by"].map(str::to_owned);
+    let row = |(worker, memory): &(WorkerId, DeviceMemory)| {
+        let [held, peak, total] = [memory.held, memory.peak, memory.total].map(size);
+        let sharers = if memory.sharers > 1 {
+            count(memory.sharers, "worker")
+        } else {
+            "-".to_owned()
+        };
+        [worker.to_string(), plain(&memory.gpu), held, peak, total, sharers]
+    };
+    let rows: Vec<_> = std::iter::once(head).chain(status.device_memory.iter().map(row)).collect();
+    format!("\nGPU memory\n{}", columns(&rows))
 }
 
 fn workers(status: &JobStatus) -> String {

@@ -16,6 +16,7 @@ use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
 use sardana_protocol::job::{JobIdentity, JobSpec};
 use sardana_protocol::limits::{MAX_RESULTS, MAX_TEXT_BYTES};
 use sardana_protocol::member::Member;
+use sardana_protocol::memory::DeviceMemory;
 use sardana_protocol::messages::StepReport;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::words::{ShardRange, Step};
@@ -49,6 +50,7 @@ pub(crate) struct Facts {
     pub(crate) auxiliary: Vec<String>,
     /// Bytes that the model will hold besides what it has needed so far.
     pub(crate) will_hold_bytes: usize,
+    pub(crate) device_memory: Option<DeviceMemory>,
 }
 
 /// Builds the model and probes it.
@@ -73,6 +75,7 @@ pub(crate) fn prepare<M: Trainable>(
         description: describe(&model)?,
         auxiliary: model.auxiliary(),
         will_hold_bytes: model.will_hold_bytes(),
+        device_memory: model.device_memory(),
     };
     Ok(Prepared {
         model,
@@ -169,6 +172,7 @@ impl<'a, M: Trainable> Training<'a, M> {
                 copies.before_update()?;
                 let _in_step = in_step.enter(sum.sum().step());
                 driver.applied(apply(model, sampler, layout, sum.sum())?);
+                driver.note_device_memory(model.device_memory());
             }
             Task::Load { step, state, shares } => {
                 copies.finish()?;

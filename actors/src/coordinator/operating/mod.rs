@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use sardana_protocol::limits::{MAX_AUXILIARY, MAX_TEXT_BYTES, MAX_WORKERS};
 use sardana_protocol::membership::{Event, JobEvent, WorkerEvent};
+use sardana_protocol::memory::DeviceMemory;
 use sardana_protocol::messages::{AgentOrder, StepReport};
 use sardana_protocol::rate::Rate;
 use sardana_protocol::status::Stage;
@@ -123,6 +124,7 @@ impl State {
             recording: self.recording(),
             links: self.links(now),
             devices: self.devices(),
+            device_memory: self.device_memory(),
         }
     }
 
@@ -136,6 +138,13 @@ impl State {
             workers,
         };
         by_device.into_iter().map(view).collect()
+    }
+
+    fn device_memory(&self) -> Vec<(WorkerId, DeviceMemory)> {
+        let workers = self.workers.iter().take(MAX_WORKERS as usize);
+        workers
+            .filter_map(|(worker, connected)| Some((*worker, connected.device_memory.clone()?)))
+            .collect()
     }
 
     fn links(&self, now: Duration) -> LinksView {

@@ -7,6 +7,7 @@
 mod arrival;
 mod buffers;
 mod copies;
+mod device_memory;
 mod inner;
 mod keeping;
 mod meter;
@@ -15,7 +16,7 @@ mod outbox;
 mod tests;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -26,7 +27,7 @@ use sardana_collectives::limits::LOOK_AGAIN;
 use sardana_collectives::ring::CompletedSum;
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::member::{Event, Heartbeat, Member};
-use sardana_protocol::memory::sums_kept;
+use sardana_protocol::memory::{DeviceMemory, sums_kept};
 use sardana_protocol::messages::{Introduction, StepReport, WorkerMessage};
 use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::state::StateHash;
@@ -127,6 +128,7 @@ pub struct StepDriver {
     changed: Changed,
     layout: Arc<Layout>,
     moved: Moved,
+    device_memory: Mutex<Option<DeviceMemory>>,
 }
 
 /// How many bytes of states and sums a worker has fetched, copied, loaded or hashed. Every clone counts the same.
@@ -156,6 +158,7 @@ impl StepDriver {
             changed: Changed::default(),
             layout,
             moved: Moved::default(),
+            device_memory: Mutex::default(),
         };
         (Arc::new(driver), outbox)
     }
@@ -168,7 +171,7 @@ impl StepDriver {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // A panic on the other side ends the process anyway; what it left is still the truth.
-        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads the machine.
@@ -285,7 +288,7 @@ impl StepDriver {
                 .changed
                 .blocking
                 .wait(inner)
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 

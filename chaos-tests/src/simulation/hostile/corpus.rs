@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use sardana_protocol::checkpoint::{Condition, DepotAddress, DepotId, Head, ManifestId, ManifestKey, PieceHash, Placing};
 use sardana_protocol::job::Task;
+use sardana_protocol::memory::DeviceMemory;
 use sardana_protocol::messages::{
     CatchUp, CoordinatorMessage, DepotMessage, Form, Introduction, Joiners, Last, LinkKind, LinkLine, LinkPath, LinkReport,
     MemberAddress, MembersDigest, Passed, Peer, Restore, Ring, Save, Seated, Serve, Shares, Snapshot, Standing, StepReport,
@@ -135,6 +136,7 @@ fn of_worker_beside_training() -> Vec<WorkerMessage> {
         WorkerMessage::Leave { reason: reason() },
         WorkerMessage::Renew { request: vec![1, 2] },
         WorkerMessage::Links(link_report()),
+        WorkerMessage::DeviceMemory(DeviceMemory::default().named("GPU-a")),
         WorkerMessage::GivenUp { generation },
         WorkerMessage::Failed { reason: reason() },
     ]

@@ -153,6 +153,7 @@ impl World {
                 process: [1; 16],
                 count: 1,
             },
+            device_memory: None,
         };
         let newest = machine.generation();
         admit(hello.job, Some(&hello.identity), newest, Acquaintance::Greeted, &hello).is_ok()

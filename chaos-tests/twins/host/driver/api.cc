@@ -225,7 +225,8 @@ API int cuMemFree_v2(uint64_t address) {
 API int cuMemGetInfo_v2(size_t* left, size_t* all) {
     ON_DEVICE;
     *left = free_bytes();
-    return *all = size_t(4) << 30, OK;
+    const char* told = getenv("TWIN_MEMORY");
+    return *all = told ? strtoull(told, nullptr, 10) : size_t(4) << 30, OK;
 }
 API int cuMemHostAlloc(void** memory, size_t bytes, unsigned flags) {
     ON_DEVICE;

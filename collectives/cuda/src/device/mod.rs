@@ -13,6 +13,7 @@ mod launches;
 mod loaded;
 mod own;
 mod pinned;
+mod place;
 mod shared;
 mod tensor;
 mod timing;
@@ -42,6 +43,7 @@ use crate::driver::Driver;
 use crate::raw::context;
 use account::Account;
 use loaded::Modules;
+use place::Place;
 
 /// A GPU. Clones are the same one. A process uses one, because a fault of the device ends all that the process has on it.
 #[derive(Debug, Clone)]
@@ -65,6 +67,8 @@ struct Inner {
     down: AtomicU64,
     /// Most bytes that gradients may take of the device's memory; `u64::MAX` if it was not said.
     gradient_room: AtomicU64,
+    /// What is known of it and does not change.
+    place: Place,
     /// The first failure, which every later call says again.
     failure: OnceLock<DeviceError>,
 }
@@ -113,7 +117,7 @@ impl Device {
             Ok((context, compute))
         };
         let (context, compute) = starts().map_err(|error| failed("start", error))?;
-        Self::new(driver, context, compute, bytes)
+        Self::new(driver, context, compute, Some(ordinal), bytes)
     }
 
     /// The GPU on which another library computes on this stream, which becomes the compute stream. From now on memory of the stream's
@@ -124,11 +128,19 @@ impl Device {
     pub fn beside(compute: Arc<CudaStream>) -> Result<Self, DeviceError> {
         let driver = Driver::of_this_machine()?;
         context::without_events(compute.context());
-        Self::new(driver, compute.context().clone(), compute, u64::MAX)
+        Self::new(driver, compute.context().clone(), compute, None, u64::MAX)
     }
 
-    fn new(driver: Driver, context: Arc<CudaContext>, compute: Arc<CudaStream>, bytes: u64) -> Result<Self, DeviceError> {
+    fn new(
+        driver: Driver,
+        context: Arc<CudaContext>,
+        compute: Arc<CudaStream>,
+        ordinal: Option<usize>,
+        bytes: u64,
+    ) -> Result<Self, DeviceError> {
         let copies = context.new_stream().map_err(|error| failed("start", error))?;
+        let (_, total) = context.mem_get_info().map_err(|error| failed("start", error))?;
+        let place = Place::find(ordinal.unwrap_or_else(|| context.ordinal()), bytes.min(total as u64));
         let inner = Inner {
             driver,
             context,
@@ -140,6 +152,7 @@ impl Device {
             up: AtomicU64::new(0),
             down: AtomicU64::new(0),
             gradient_room: AtomicU64::new(u64::MAX),
+            place,
             failure: OnceLock::new(),
         };
         Ok(Self(Arc::new(inner), Arc::default()))
@@ -158,7 +171,8 @@ impl Device {
     }
 
     /// Gradients take at most so many bytes of the device's memory from the next one on: what does not fit lies in the host's. If this is not called they
-    /// take at most three quarters of what is left when the first one is written, so that the model has the rest.
+    /// take at most three quarters of what is left when the first one is written, so that the model has the rest; of a GPU that several workers share, of what is left
+    /// of this one's equal part.
     pub fn keep_gradients_within(&self, bytes: u64) {
         self.0.gradient_room.store(bytes, Ordering::Relaxed);
     }
@@ -167,11 +181,6 @@ impl Device {
     pub(crate) fn gradient_room(&self) -> Option<u64> {
         let said = self.0.gradient_room.load(Ordering::Relaxed);
         (said < u64::MAX).then_some(said)
-    }
-
-    /// Bytes of its memory that tensors may still have.
-    pub(crate) fn memory_left(&self) -> Result<u64, DeviceError> {
-        Ok(locked(&self.0.device_memory).left().min(self.free_memory()?))
     }
 
     /// The same device, for what serves those that use it: it is served by nothing, and keeps nothing that serves.
@@ -192,15 +201,6 @@ impl Device {
         let made = Arc::new(make(self.to_serve())?);
         *served = Some(Arc::clone(&made) as _);
         Ok(made)
-    }
-
-    /// Bytes of the device's memory that is free: neither this process nor another one has them.
-    ///
-    /// # Errors
-    /// When the device has failed.
-    pub fn free_memory(&self) -> Result<u64, DeviceError> {
-        let found = self.call("tell how much memory is left", || self.0.context.mem_get_info())?;
-        Ok(found.0 as u64)
     }
 
     /// Bytes copied so far.

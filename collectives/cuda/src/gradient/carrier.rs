@@ -15,7 +15,10 @@ use sardana_protocol::state::Dtype;
 use crate::device::{Device, DeviceError, DeviceTensor, Float, Moment, Pinned, Stream, View};
 
 /// Copies that are under way at once: one lands while the next ones come. A ring gives as many parts of a sum.
-const SLOTS: usize = PASSING_AT_ONCE;
+pub(super) const SLOTS: usize = PASSING_AT_ONCE;
+
+/// Copies of what is spilled that are under way at once.
+pub(super) const WRITERS_SLOTS: usize = 2;
 
 /// What serves all gradients of a device, from the first one on, as long as the device is used.
 #[derive(Debug)]
@@ -25,7 +28,7 @@ pub(super) struct Carrier {
     held: AtomicU64,
     /// How many they may have, unless another number is said.
     room: u64,
-    slots: Mutex<Option<[Pinned<u8>; 2]>>,
+    slots: Mutex<Option<[Pinned<u8>; WRITERS_SLOTS]>>,
     orders: Option<Sender<Order>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -130,10 +133,10 @@ impl Drop for Carrier {
 }
 
 /// Two slots, this one's until it is dropped.
-pub(super) struct Slots<'a>(MutexGuard<'a, Option<[Pinned<u8>; 2]>>);
+pub(super) struct Slots<'a>(MutexGuard<'a, Option<[Pinned<u8>; WRITERS_SLOTS]>>);
 
 impl Slots<'_> {
-    pub(super) fn both(&mut self) -> &mut [Pinned<u8>; 2] {
+    pub(super) fn both(&mut self) -> &mut [Pinned<u8>; WRITERS_SLOTS] {
         self.0.as_mut().expect("they were made when they were asked for")
     }
 }

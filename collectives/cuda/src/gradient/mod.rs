@@ -2,7 +2,8 @@
 //! to the host chunk by chunk when it is asked for: see [`sardana_collectives::gradient`]. Must not know ranks, nor what a model is.
 //!
 //! Each buffer of a gradient has memory on the device as long as it lives, for the gradients that are written to it one after the other. What
-//! all of them take is bounded ([`Device::keep_gradients_within`]); a gradient for which there is no room is *spilled*: copied to the host as it is written,
+//! all of them take is bounded ([`Device::keep_gradients_within`], or else a part of what is left; of a GPU that an agent has dealt to several workers, of this one's
+//! equal part of it); a gradient for which there is no room is *spilled*: copied to the host as it is written,
 //! and added to there.
 //!
 //! What crosses between the host and the device in a step, for gradients of G bytes and k shards a rank, where all tensors are of one type and the ring adds in
@@ -18,6 +19,7 @@
 //! down, k G. Auxiliary sums and the number of samples stay on the host.
 
 mod carrier;
+mod held;
 mod on_device;
 mod sum;
 

@@ -284,6 +284,7 @@ fn said(commands: &[Command]) -> Vec<String> {
         WorkerMessage::Renew { .. } => "renew".to_owned(),
         WorkerMessage::Failed { reason } => format!("failed: {reason}"),
         WorkerMessage::Links(report) => format!("{} lines about links", report.lines.len()),
+        WorkerMessage::DeviceMemory(memory) => format!("of a GPU's memory {}", memory.held),
         WorkerMessage::GivenUp { generation } => format!("given up {generation}"),
     };
     let said = |command: &Command| {

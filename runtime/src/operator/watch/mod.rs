@@ -1,5 +1,7 @@
 //! A status that stays on the screen until a person has seen enough.
 
+#[cfg(test)]
+mod devices_shown;
 mod history;
 #[cfg(test)]
 mod screens;

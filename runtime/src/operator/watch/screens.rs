@@ -10,8 +10,8 @@ use sardana_protocol::data::DataFingerprint;
 use sardana_protocol::job::{Compression, JobSpec, LastBatch, Order};
 use sardana_protocol::messages::{LinkKind, LinkPath, StepReport};
 use sardana_protocol::status::{
-    AgentStatus, CheckpointsView, DepotView, DeviceView, Doing, JobStatus, KindView, LinkView, LinksView, Overview,
-    Recording, SavedView, Stage, WorkerView,
+    AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, KindView, LinkView, LinksView, Overview, Recording,
+    SavedView, Stage, WorkerView,
 };
 use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
@@ -41,7 +41,7 @@ fn saved(address: SocketAddr) -> CheckpointsView {
     }
 }
 
-fn table(status: &JobStatus) -> String {
+pub(super) fn table(status: &JobStatus) -> String {
     shown_table(status, LinksShown::Worst)
 }
 
@@ -81,7 +81,7 @@ fn linked() -> LinksView {
     }
 }
 
-fn status() -> JobStatus {
+pub(super) fn status() -> JobStatus {
     let address = SocketAddr::from(([127, 0, 0, 1], 4_000));
     let worker = |id: u64, rank: Option<u32>, doing| WorkerView {
         worker: WorkerId::new(id << 48),
@@ -139,30 +139,8 @@ fn status() -> JobStatus {
         recording: Recording::On,
         links: linked(),
         devices: vec![],
+        device_memory: vec![],
     }
-}
-
-#[test]
-fn what_workers_compute_on_is_shown_where_it_is_not_processors_alone() {
-    let mut mixed = status();
-    let [first, second] = [0xa1, 0xb2].map(|id| WorkerId::new(id << 48));
-    let on = |device: &str, worker| DeviceView {
-        device: device.to_owned(),
-        workers: vec![worker],
-    };
-    mixed.devices = vec![on("cpu", first)];
-    assert!(!table(&mixed).contains("devices"));
-    mixed.devices.push(on("cuda, a GPU\x1b[31m", second));
-    let text = table(&mixed);
-    holds(
-        &text,
-        &[
-            "\ndevices\n",
-            &format!("  cpu, 1 worker: {first}\n"),
-            &format!("  cuda, a GPU [31m, 1 worker: {second}\n"),
-        ],
-    );
-    assert_eq!(json(&mixed)["workers"][1]["device"], "cuda, a GPU\x1b[31m");
 }
 
 /// An empty job.
@@ -201,7 +179,7 @@ fn screen(status: &JobStatus, note: Option<&str>, width: u16, height: u16) -> St
     terminal.backend().to_string()
 }
 
-fn holds(text: &str, words: &[&str]) {
+pub(super) fn holds(text: &str, words: &[&str]) {
     for word in words {
         assert!(text.contains(word), "{word} is missing from\n{text}");
     }
