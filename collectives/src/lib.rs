@@ -4,6 +4,7 @@
 //! - [`runs`]: bytes that are read where they lie; [`reduce`]: the additions themselves; [`compression`]: f32 as halves on their way, and how far off the sum may be then.
 //! - [`links`]: streams between ranks, over QUIC or within a process.
 //! - [`ring`]: executes a rank's part of a plan step after step over links; [`moves`]: what goes over the hops of a ring plan.
+//! - [`summation`]: another means than links, by which the ranks of a fast ring sum where their gradients lie.
 //! - [`group`]: the collective operations by themselves, for programs that train in their own way.
 //! - [`alone`]: the same sum without links.
 //! - [`limits`]: every bound, with its argument.
@@ -23,3 +24,4 @@ pub mod moves;
 pub mod reduce;
 pub mod ring;
 pub mod runs;
+pub mod summation;

@@ -39,6 +39,10 @@ pub const LOWERED_AHEAD: usize = 2;
 /// Parts of a running sum that pass a device at once: while one is added to, others go up, come down, and wait for the links.
 pub const PASSING_AT_ONCE: usize = 4;
 
+/// For so long the ranks of a generation look for each other by another means than links: NCCL's thousands of ranks need a few seconds, and where its network
+/// lets none through it may look for ever. Then links sum.
+pub const GATHERING_PATIENCE: Duration = Duration::from_secs(30);
+
 const _: () = assert!(LOWERED_BYTES.is_multiple_of(CHUNK_BYTES));
 const _: () = assert!(CHUNK_BYTES.is_multiple_of(ALIGNMENT));
 const _: () = assert!(ALIGNMENT.is_multiple_of(8));

@@ -1,5 +1,5 @@
 //! Trains with threads instead of processes: a fixed membership, links within the process, no coordinator. For debugging, for
-//! tests, and for one device. The machines, step drivers and rings are those of real workers.
+//! tests, and for one device. The machines, step drivers and rings are those of real workers; but a model's [`Trainable::summation`] is not used.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -267,6 +267,7 @@ async fn run_ring(
         world_size: form.world_size,
         order,
         compression,
+        summation: None,
         shards,
         step: form.step,
         first: form.first,

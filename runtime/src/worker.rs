@@ -196,6 +196,7 @@ pub(crate) fn config(environment: &Environment, bundle: Bundle, job: &Job, facts
         pieces: Arc::clone(&facts.pieces),
         description: facts.description.clone(),
         auxiliary: facts.auxiliary.clone(),
+        summation: facts.summation.clone(),
         links: LinkChoice::default(),
         reach: Reach::default(),
         sigterm,

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use ractor::{Actor, ActorRef};
+use sardana_collectives::summation::Summation;
 use sardana_net::environment::Environment;
 use sardana_net::quic::BindError;
 use sardana_net::trust::RotatingCredentials;
@@ -76,6 +77,8 @@ pub struct WorkerConfig {
     pub description: Bytes,
     /// Names of the model's auxiliary sums, in the model's order; for people.
     pub auxiliary: Vec<String>,
+    /// Another means than links to sum by in fast order, if its model offers one: equal on all workers.
+    pub summation: Option<Arc<dyn Summation>>,
     /// What its links go through.
     pub links: LinkChoice,
     /// How far the farthest worker is.

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use ractor::ActorRef;
-use sardana_collectives::ring::{self, RingConfig, RingError, RingInput};
+use sardana_collectives::limits::GATHERING_PATIENCE;
+use sardana_collectives::ring::{self, RingConfig, RingError, RingInput, SummationConfig, SummationNote};
+use sardana_collectives::summation::Summation;
 use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::member::Member;
 use sardana_protocol::messages::Form;
@@ -28,6 +30,7 @@ pub(super) struct Ring {
     pub(super) form: Form,
     pub(super) order: Order,
     pub(super) compression: Compression,
+    pub(super) summation: Option<Arc<dyn Summation>>,
     /// K.
     pub(super) shards: u32,
     pub(super) start: Start,
@@ -63,6 +66,7 @@ impl Ring {
             form,
             order,
             compression,
+            summation,
             shards,
             start,
             inbox,
@@ -110,6 +114,7 @@ impl Ring {
             world_size: form.world_size,
             order,
             compression,
+            summation: summation.map(asked),
             shards,
             step,
             first: form.first.clone(),
@@ -123,6 +128,19 @@ impl Ring {
         })
         .await
         .map_err(|error| broken(&form, &error))
+    }
+}
+
+/// What becomes of it is in the log, within the span of the generation.
+fn asked(summation: Arc<dyn Summation>) -> SummationConfig {
+    let note = |note: &SummationNote| match note {
+        SummationNote::Begun(_) => tracing::info!("{note}"),
+        SummationNote::NotBegun { .. } | SummationNote::GivenUp { .. } => tracing::warn!("{note}"),
+    };
+    SummationConfig {
+        summation,
+        note: Arc::new(note),
+        patience: GATHERING_PATIENCE,
     }
 }
 
@@ -142,6 +160,7 @@ fn broken(form: &Form, error: &RingError) -> Broken {
         }
         RingError::LinkMissing { .. }
         | RingError::Part { .. }
+        | RingError::Exact(_)
         | RingError::Lowering { .. }
         | RingError::Begin { .. }
         | RingError::BufferLength { .. }

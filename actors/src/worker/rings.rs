@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use ractor::ActorRef;
 use sardana_collectives::ring::RingInput;
-use sardana_protocol::job::{Compression, JobSpec, Order};
+use sardana_collectives::summation::Summation;
+use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::messages::Form;
 use sardana_protocol::words::{Generation, Step};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
 use tracing::Instrument;
 
+use super::WorkerConfig;
 use super::actor::Message;
 use super::driver::StepDriver;
 use super::ring::{Ring, Start};
@@ -21,6 +23,7 @@ use crate::peers::{PeerGroup, Peers};
 pub(super) struct Rings {
     order: Order,
     compression: Compression,
+    summation: Option<Arc<dyn Summation>>,
     shards: u32,
     driver: Arc<StepDriver>,
     peers: Arc<Peers>,
@@ -36,10 +39,12 @@ struct Prepared {
 }
 
 impl Rings {
-    pub(super) fn new(job: &JobSpec, driver: Arc<StepDriver>, peers: Arc<Peers>) -> Self {
+    pub(super) fn new(config: &WorkerConfig, driver: Arc<StepDriver>, peers: Arc<Peers>) -> Self {
+        let job = &config.identity.spec;
         Self {
             order: job.order,
             compression: job.compression,
+            summation: config.summation.clone(),
             shards: job.shards,
             driver,
             peers,
@@ -147,6 +152,7 @@ impl Rings {
             form,
             order: self.order,
             compression: self.compression,
+            summation: self.summation.clone(),
             shards: self.shards,
             start,
             inbox,

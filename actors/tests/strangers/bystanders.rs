@@ -25,6 +25,7 @@ pub(crate) fn bystander(credentials: impl Into<RotatingCredentials>, coordinator
         pieces: Arc::new(StatePieces::new([24])),
         description: Bytes::new(),
         auxiliary: vec![],
+        summation: None,
         links: LinkChoice::Auto,
         reach: Reach::default(),
         sigterm: Sigterm::NotOurs,

@@ -180,12 +180,14 @@ impl GradientBuffer {
         self.memory.elsewhere().forget();
     }
 
-    pub(super) fn memory_elsewhere(&self) -> Option<Arc<dyn Resident>> {
-        self.memory.elsewhere().resident().cloned()
+    /// Memory elsewhere in which a sum may stay as well, like that in which these gradients lie: the buffer's own, or another. None if there is no room.
+    pub(crate) fn room_beside(&self, gradients: &Arc<dyn Resident>) -> Option<Arc<dyn Resident>> {
+        let own = self.memory.elsewhere().resident().cloned();
+        own.filter(|own| gradients.adds_with(&**own)).or_else(|| gradients.another())
     }
 
     /// All tensors, which are written here, lie in `resident` as well.
-    pub(super) fn keep_as_well(&self, layout: &Layout, resident: &Arc<dyn Resident>) {
+    pub(crate) fn keep_as_well(&self, layout: &Layout, resident: &Arc<dyn Resident>) {
         let mut elsewhere = self.memory.elsewhere();
         let tensors = (0..layout.tensors().len()).filter_map(|tensor| layout.tensor_bytes(tensor));
         tensors.for_each(|tensor| elsewhere.keep_as_well(tensor, resident));

@@ -32,10 +32,9 @@ impl<'a> Filling<'a> {
         self.buffer.writing().write(self.layout.chunk(index), fill);
     }
 
-    /// Memory elsewhere in which the sum may stay as well, like that in which these gradients lie: the buffer's own, or another. None if there is no room.
+    /// As [`GradientBuffer::room_beside`].
     pub(crate) fn room_beside(&self, gradients: &Arc<dyn Resident>) -> Option<Arc<dyn Resident>> {
-        let own = self.buffer.memory_elsewhere();
-        own.filter(|own| gradients.adds_with(&**own)).or_else(|| gradients.another())
+        self.buffer.room_beside(gradients)
     }
 
     /// Says that all tensors that are filled lie in `resident` as well.

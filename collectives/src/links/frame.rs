@@ -72,6 +72,9 @@ pub enum FrameKind {
     /// Values that a group passes on as they are.
     #[strum(to_string = "a part of a group's values")]
     Values = 7,
+    /// What a rank tells all others of a generation's other means of summing.
+    #[strum(to_string = "what a rank tells all others")]
+    Told = 8,
 }
 
 /// One of a generation's two plans, and its number in a header.

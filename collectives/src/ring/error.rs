@@ -42,6 +42,12 @@ pub enum RingError {
         /// What is wrong with the part.
         source: PartError,
     },
+    /// Exact order cannot be summed elsewhere. A mistake of the caller, which gives the generation up.
+    #[error(
+        "expected order fast for sums by {0}, found exact: {0} chooses in which order it adds, and exact order is shard by shard, whatever the ranks; set \
+         order fast, or leave {0} out"
+    )]
+    Exact(&'static str),
     /// A gradient of this rank's own lies on a device, and did not come from there: no peer is to blame, and the worker ends.
     #[error("{generation} {step}: {source}")]
     Lowering {

@@ -13,8 +13,10 @@ use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::RingPart;
 use tokio::sync::watch;
 
+use super::elsewhere::{Elsewhere, SummationConfig};
 use super::inbox::{Contribution, Inbox, Piece};
 use super::passage::{Chunk, Incoming, Outgoing, Passage, Term, Terms, own_terms};
+use super::telling::Around;
 use super::{CompletedSum, PlanLinks, RingConfig, RingError};
 use crate::compression::Half;
 use crate::gradient::{GradientBuffer, Sum};
@@ -29,7 +31,7 @@ pub(super) struct FastExecutor {
     place: RingPlace,
     half: Option<Half>,
     /// None when the rank is alone.
-    links: Option<(Incoming, Outgoing)>,
+    links: Option<Around>,
     /// How many chunks of the step under way have been received.
     receipts: watch::Sender<u32>,
 }
@@ -59,32 +61,41 @@ impl FastExecutor {
         })
     }
 
+    /// Agrees with the other ranks on another means of summing. None for a rank that is alone.
+    pub(super) async fn begin_elsewhere(
+        &mut self,
+        config: &RingConfig,
+        summation: &SummationConfig,
+    ) -> Result<Option<Elsewhere>, RingError> {
+        let step = config.step;
+        match &mut self.links {
+            Some(links) => {
+                let begun = Elsewhere::begin(Passage { config, step }, summation.clone(), links);
+                Ok(Some(begun.await?))
+            }
+            None => Ok(None),
+        }
+    }
+
     /// Sums one step.
     pub(super) async fn pass(
         &mut self,
         passage: Passage<'_>,
         contribution: Contribution,
+        elsewhere: &mut Option<Elsewhere>,
         inbox: &mut Inbox,
         completed: &mut impl FnMut(CompletedSum),
     ) -> Result<Trailer, RingError> {
-        let Contribution { into, pieces } = contribution;
-        let shared = Shared {
-            half: self.half,
-            sum: Mutex::new(into),
+        let Contribution { mut into, pieces } = contribution;
+        let summed = match (&mut self.links, elsewhere) {
+            (Some(links), Some(elsewhere)) => elsewhere.sum(passage, links, &mut into, &pieces).await?,
+            (_, None) | (None, _) => false,
         };
-        match &mut self.links {
-            Some((from, to)) => {
-                self.receipts.send_replace(0);
-                let receiving = receive_all(passage, self.place, from, &pieces, &shared, &self.receipts);
-                let sending = send_all(passage, self.place, to, &pieces, &shared, self.receipts.subscribe());
-                tokio::try_join!(receiving, sending)?;
-            }
-            None => {
-                for index in 0..passage.layout().chunks() {
-                    shared.sum(passage, index, &mut own_terms(passage, &pieces, index).await?);
-                }
-            }
-        }
+        let into = if summed {
+            into
+        } else {
+            self.sum_over_links(passage, into, &pieces).await?
+        };
         let trailer = match &mut self.links {
             Some((from, _)) if !self.place.closes() => from.receive_trailer(passage).await?,
             Some(_) | None => inbox.trailer()?,
@@ -93,7 +104,7 @@ impl FastExecutor {
         completed(CompletedSum {
             generation: passage.config.generation,
             step: passage.step,
-            sum: Sum::from_buffer(passage.step, shared.into_buffer()),
+            sum: Sum::from_buffer(passage.step, into),
             trailer,
         });
         match &mut self.links {
@@ -101,6 +112,32 @@ impl FastExecutor {
             Some(_) | None => {}
         }
         Ok(trailer)
+    }
+
+    async fn sum_over_links(
+        &mut self,
+        passage: Passage<'_>,
+        into: GradientBuffer,
+        pieces: &[Piece],
+    ) -> Result<GradientBuffer, RingError> {
+        let shared = Shared {
+            half: self.half,
+            sum: Mutex::new(into),
+        };
+        match &mut self.links {
+            Some((from, to)) => {
+                self.receipts.send_replace(0);
+                let receiving = receive_all(passage, self.place, from, pieces, &shared, &self.receipts);
+                let sending = send_all(passage, self.place, to, pieces, &shared, self.receipts.subscribe());
+                tokio::try_join!(receiving, sending)?;
+            }
+            None => {
+                for index in 0..passage.layout().chunks() {
+                    shared.sum(passage, index, &mut own_terms(passage, pieces, index).await?);
+                }
+            }
+        }
+        Ok(shared.into_buffer())
     }
 
     pub(super) fn senders(&mut self) -> impl Iterator<Item = &mut LinkSender> + Send {

@@ -11,11 +11,13 @@
 //! sum of s+1 before all have applied s.
 
 mod direct;
+mod elsewhere;
 mod error;
 mod fast;
 mod inbox;
 mod ordered;
 mod passage;
+mod telling;
 mod through;
 
 use std::collections::BTreeMap;
@@ -33,9 +35,11 @@ use crate::layout::Layout;
 use crate::links::frame::PlanSlot;
 use crate::links::{LinkReceiver, LinkSender};
 
+pub use elsewhere::{NotElsewhere, SummationConfig, SummationNote};
 pub use error::{PieceError, RingError};
 
 use direct::DirectExecutor;
+use elsewhere::Elsewhere;
 use fast::FastExecutor;
 use inbox::{Contribution, Inbox};
 use ordered::OrderedExecutor;
@@ -54,6 +58,8 @@ pub struct RingConfig {
     pub order: Order,
     /// As what f32 travel in fast order. Exact order does not look at it.
     pub compression: Compression,
+    /// Another means than links to sum by, in fast order. Exact order refuses it.
+    pub summation: Option<SummationConfig>,
     /// K: how many shards are added.
     pub shards: u32,
     /// The first step.
@@ -185,9 +191,14 @@ pub async fn run(
     let mut steady = Executor::new(&config, PlanSlot::Steady, links.steady)?;
     let mut inbox = Inbox::new(&config, inbox, lingers);
     let mut step = config.step;
+    let mut elsewhere = first.begin_elsewhere(&config).await?;
     while let Some(contribution) = inbox.contribution(step).await? {
         let executor = if step == config.step { &mut first } else { &mut steady };
-        match executor.pass(&config, step, contribution, &mut inbox, &mut completed).await? {
+        let passage = Passage { config: &config, step };
+        match executor
+            .pass(passage, contribution, &mut elsewhere, &mut inbox, &mut completed)
+            .await?
+        {
             Trailer::Continue | Trailer::Snapshot => {}
             Trailer::Stop | Trailer::Switch(_) => break,
         }
@@ -196,6 +207,8 @@ pub async fn run(
         }
         step = step.next();
     }
+    // It has nothing left to do, and the next generation may wait for its device.
+    drop(elsewhere);
     for executor in [&mut first, &mut steady] {
         executor.finish();
     }
@@ -222,19 +235,29 @@ impl Executor {
         })
     }
 
+    /// Agrees with the other ranks on another means of summing, if the job asks for one.
+    async fn begin_elsewhere(&mut self, config: &RingConfig) -> Result<Option<Elsewhere>, RingError> {
+        let Some(summation) = &config.summation else {
+            return Ok(None);
+        };
+        match self {
+            Self::Ordered(_) | Self::Direct(_) => Err(RingError::Exact(summation.summation.name())),
+            Self::Fast(executor) => executor.begin_elsewhere(config, summation).await,
+        }
+    }
+
     async fn pass(
         &mut self,
-        config: &RingConfig,
-        step: Step,
+        passage: Passage<'_>,
         contribution: Contribution,
+        elsewhere: &mut Option<Elsewhere>,
         inbox: &mut Inbox,
         completed: &mut impl FnMut(CompletedSum),
     ) -> Result<Trailer, RingError> {
-        let passage = Passage { config, step };
         match self {
             Self::Ordered(executor) => executor.pass(passage, contribution, inbox, completed).await,
             Self::Direct(executor) => executor.pass(passage, contribution, inbox, completed).await,
-            Self::Fast(executor) => executor.pass(passage, contribution, inbox, completed).await,
+            Self::Fast(executor) => executor.pass(passage, contribution, elsewhere, inbox, completed).await,
         }
     }
 
@@ -284,6 +307,7 @@ impl fmt::Debug for RingConfig {
             .field("world_size", &self.world_size)
             .field("order", &self.order)
             .field("compression", &self.compression)
+            .field("summation", &self.summation)
             .field("step", &self.step)
             .field("first", &self.first)
             .field("steady", &self.steady)

@@ -186,6 +186,15 @@ impl Passage<'_> {
         }
     }
 
+    fn told_header(&self, way: Way, round: u32, bytes: usize) -> FrameHeader {
+        FrameHeader {
+            kind: FrameKind::Told,
+            chunk: round,
+            payload_bytes: u32::try_from(bytes).expect("MAX_AUXILIARY bounds what is told"),
+            ..self.header(way, Chunk::nothing(0))
+        }
+    }
+
     /// This rank's own gradient did not come from where it lies.
     pub(super) fn lacks(&self) -> impl FnOnce(ResidentError) -> RingError + use<> {
         let (generation, step) = (self.config.generation, self.step);
@@ -253,6 +262,13 @@ impl Outgoing {
         Ok(())
     }
 
+    /// Sends what a rank tells all others, which has come over `round` hops.
+    pub(super) async fn tell(&mut self, passage: Passage<'_>, round: u32, words: &[u8]) -> Result<(), RingError> {
+        let header = passage.told_header(self.way, round, words.len());
+        let sent = self.link.send(&header, |payload| payload.copy_from_slice(words)).await;
+        sent.map_err(passage.broke(self.way))
+    }
+
     pub(super) async fn send_trailer(&mut self, passage: Passage<'_>, trailer: Trailer) -> Result<(), RingError> {
         let header = passage.trailer_header(self.way);
         self.link
@@ -276,6 +292,15 @@ impl Incoming {
     pub(super) async fn receive(&mut self, passage: Passage<'_>, chunk: Chunk) -> Result<Payload<'_>, RingError> {
         let header = passage.header(self.way, chunk);
         self.link.receive(&header).await.map_err(passage.broke(self.way))
+    }
+
+    /// Receives what a rank tells all others, which has come over `round` hops before this one.
+    pub(super) async fn hear(&mut self, passage: Passage<'_>, round: u32, bytes: usize) -> Result<Vec<u8>, RingError> {
+        let header = passage.told_header(self.way, round, bytes);
+        let mut payload = self.link.receive(&header).await.map_err(passage.broke(self.way))?;
+        let mut words = vec![0; bytes];
+        payload.copy_to(&mut words);
+        Ok(words)
     }
 
     pub(super) async fn receive_trailer(&mut self, passage: Passage<'_>) -> Result<Trailer, RingError> {

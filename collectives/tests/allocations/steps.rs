@@ -69,6 +69,7 @@ impl Summing {
             first: part.clone(),
             steady: part.clone(),
             layout: Arc::clone(&self.layout),
+            summation: None,
             probe: None,
         }
     }

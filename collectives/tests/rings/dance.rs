@@ -7,7 +7,9 @@ use std::time::Duration;
 use sardana_collectives::gradient::{GradientBuffer, WriteMode};
 use sardana_collectives::layout::Layout;
 use sardana_collectives::links::{self, LinkReceiver, LinkSender};
-use sardana_collectives::ring::{self, CompletedSum, PlanLinks, RingConfig, RingError, RingInput, RingLinks};
+use sardana_collectives::ring::{
+    self, CompletedSum, PlanLinks, RingConfig, RingError, RingInput, RingLinks, SummationConfig,
+};
 use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{Owner, Owners, Part, Plan, Visit};
@@ -213,6 +215,7 @@ pub(crate) fn config(rank: u32, first: &Plan, steady: &Plan, layout: &Arc<Layout
         first: part(first),
         steady: part(steady),
         layout: Arc::clone(layout),
+        summation: None,
         probe: None,
     }
 }
@@ -265,6 +268,8 @@ pub(crate) struct Dance {
     pub(crate) steady: Plan,
     /// Where the gradients of some shards lie; of none, but in the tests of it.
     pub(crate) far: Option<Far>,
+    /// Each rank's other means of summing; of none, but in the tests of it.
+    pub(crate) summations: Vec<SummationConfig>,
 }
 
 impl Dance {
@@ -275,6 +280,7 @@ impl Dance {
             first: Plan::new(order, world, &retry(world, shards)),
             steady: Plan::new(order, world, &steady(world, shards)),
             far: None,
+            summations: Vec::new(),
         }
     }
 
@@ -286,6 +292,7 @@ impl Dance {
             first: Plan::direct(world, &retry(world, shards), owners),
             steady: Plan::direct(world, &steady(world, shards), owners),
             far: None,
+            summations: Vec::new(),
         }
     }
 
@@ -334,6 +341,7 @@ impl Dance {
         for (rank, links) in (0..).zip(links) {
             let config = RingConfig {
                 compression: self.compression,
+                summation: self.summations.get(rank as usize).cloned(),
                 ..config(rank, &self.first, &self.steady, &self.layout)
             };
             let dancer = start(config, links);

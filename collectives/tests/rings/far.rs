@@ -67,6 +67,18 @@ pub(crate) fn compare(there: Arc<dyn Resident>, sum: &Sum, layout: &Layout) {
     there.far.crossed.stays.fetch_add(1, Ordering::Relaxed);
 }
 
+/// The tensors that lie there.
+pub(crate) fn tensors(there: &Arc<dyn Resident>, layout: &Layout) -> Vec<u8> {
+    let there: Arc<dyn Any + Send + Sync> = Arc::clone(there) as _;
+    there.downcast::<Memory>().unwrap().bytes.lock().unwrap()[..layout.tensors_end()].to_vec()
+}
+
+/// From now on these tensors lie there.
+pub(crate) fn put(there: &Arc<dyn Resident>, tensors: &[u8]) {
+    let there: Arc<dyn Any + Send + Sync> = Arc::clone(there) as _;
+    there.downcast::<Memory>().unwrap().bytes.lock().unwrap()[..tensors.len()].copy_from_slice(tensors);
+}
+
 impl Memory {
     /// Writes a gradient, whose tensors stay there.
     pub(crate) fn keep(

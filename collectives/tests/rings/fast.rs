@@ -53,7 +53,7 @@ fn bound(dance: &Dance, shards: u32, magnitude: f64, is_f32: bool) -> f64 {
 }
 
 /// Compares what the ranks have of a step with sums in f64. The largest part of the bound that is used, of f32.
-fn compare(dance: &Dance, step: Step, shards: u32, bytes: &[u8]) -> f64 {
+pub(crate) fn compare(dance: &Dance, step: Step, shards: u32, bytes: &[u8]) -> f64 {
     let sum = Sum::from_bytes(step, &dance.layout, bytes.to_vec()).unwrap();
     let samples: u64 = (0..shards)
         .map(|shard| Gradient::draw(&dance.layout, step, shard).samples)

@@ -6,6 +6,7 @@
 mod dance;
 mod direct;
 mod early;
+mod elsewhere;
 mod far;
 mod fast;
 mod faults;

@@ -102,6 +102,7 @@ async fn any_split_over_any_links_gives_the_bits_of_sequential_addition() {
             steady: draw.plan(world, shards),
             compression: Compression::None,
             far: None,
+            summations: Vec::new(),
         };
         let mut pairs = Vec::new();
         for _hop in dance.first.hops().iter().chain(dance.steady.hops()) {

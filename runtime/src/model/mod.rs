@@ -17,10 +17,13 @@ pub mod state;
 #[cfg(test)]
 pub(crate) mod toys;
 
+use std::sync::Arc;
+
 pub use probe::{Probe, ProbeError, probe};
 pub use sardana_collectives::gradient::{GradientBuffer, GradientError, GradientWriter, Mean, Sum, WriteMode};
 pub use sardana_collectives::layout::{Layout, LayoutError};
 pub use sardana_protocol::memory::DeviceMemory;
+pub use sardana_collectives::summation::Summation;
 pub use sardana_protocol::snapshot::Share;
 pub use sardana_protocol::state::{Dtype, StateHash, StatePieces, TensorSpec};
 pub use sardana_protocol::words::Step;
@@ -77,6 +80,13 @@ pub trait Trainable {
     /// probe takes one more gradient on what is not `cpu`. Always the same.
     fn device(&self) -> String {
         "cpu".to_owned()
+    }
+
+    /// By what its gradients are to be summed over workers where they lie, in place of links: such as `sardana_cuda::summation::SumsByNccl`, of GPUs. In
+    /// [`Order::Fast`](crate::Order::Fast) alone, since that chooses in which order it adds: exact order refuses it. All workers must offer the same. A
+    /// generation uses it where all can, and else its links, and says so in the log. Asked once, before the first gradient.
+    fn summation(&self) -> Option<Arc<dyn Summation>> {
+        None
     }
 
     /// How many bytes it will hold besides what it has needed for its first gradient and update, such as samples that are decoded ahead: a

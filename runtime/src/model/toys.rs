@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use sardana_protocol::data::DataFingerprint;
 use sardana_protocol::job::{Compression, JobSpec, LastBatch, Order};
 
-use super::{Dtype, GradientWriter, Mean, ModelError, SharedState, Step, TensorSpec, Trainable};
+use super::{Dtype, GradientWriter, Mean, ModelError, SharedState, Step, Summation, TensorSpec, Trainable};
 use crate::data::Shard;
 
 /// The job that [`Line`] is for: 37 samples in batches of 10, 4 shards of 3, 3, 3 and 1.
@@ -66,6 +66,8 @@ pub(crate) struct Line {
     pub(crate) copy: [f64; 2],
     /// The parameters where others see them change; only faulty lines look at it.
     pub(crate) seen: Arc<Mutex<[f64; 2]>>,
+    /// What it offers to sum by.
+    pub(crate) summation: Option<Arc<dyn Summation>>,
 }
 
 impl Line {
@@ -98,6 +100,10 @@ impl Trainable for Line {
 
     fn auxiliary(&self) -> Vec<String> {
         vec!["loss".to_owned()]
+    }
+
+    fn summation(&self) -> Option<Arc<dyn Summation>> {
+        self.summation.clone()
     }
 
     fn gradient(&self, shard: &Shard, out: &mut GradientWriter<'_>) -> Result<(), ModelError> {

@@ -24,6 +24,12 @@ pub enum TrainingError {
     /// The gradient's tensors make no layout: fix the model.
     #[error(transparent)]
     Layout(#[from] LayoutError),
+    /// The model offers another means than links to sum by, in exact order: fix the job or the model.
+    #[error(
+        "expected order fast for gradients that are summed by {0}, found exact: {0} chooses itself in which order it adds, and exact order is shard by \
+         shard, whatever workers there are; set .order(Order::Fast), or have the model's `summation` give none"
+    )]
+    Summation(&'static str),
     /// The state cannot be shown or taken back: fix the model.
     #[error(transparent)]
     State(#[from] StateError),

@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod enqueued;
 mod error;
+#[cfg(test)]
+mod summing;
 
 use std::mem::take;
 use std::ops::ControlFlow;
@@ -13,7 +15,8 @@ use bytes::Bytes;
 use sardana_actors::fault::{self, Point};
 use sardana_actors::worker::{StepDriver, Task};
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
-use sardana_protocol::job::{JobIdentity, JobSpec};
+use sardana_collectives::summation::Summation;
+use sardana_protocol::job::{JobIdentity, JobSpec, Order};
 use sardana_protocol::limits::{MAX_RESULTS, MAX_TEXT_BYTES};
 use sardana_protocol::member::Member;
 use sardana_protocol::memory::DeviceMemory;
@@ -51,6 +54,8 @@ pub(crate) struct Facts {
     /// Bytes that the model will hold besides what it has needed so far.
     pub(crate) will_hold_bytes: usize,
     pub(crate) device_memory: Option<DeviceMemory>,
+    /// By what its gradients are to be summed, if not by links.
+    pub(crate) summation: Option<Arc<dyn Summation>>,
 }
 
 /// Builds the model and probes it.
@@ -60,9 +65,13 @@ pub(crate) fn prepare<M: Trainable>(
 ) -> Result<Prepared<M>, TrainingError> {
     let sampler = Sampler::new(spec)?;
     let mut model = build(spec).map_err(TrainingError::Build)?;
+    let summation = model.summation();
+    if let (Some(summation), Order::Exact) = (&summation, spec.order) {
+        return Err(TrainingError::Summation(summation.name()));
+    }
     let probe = probe(&mut model, &sampler).map_err(Box::new)?;
     let layout = Arc::new(Layout::new(model.gradients(), model.auxiliary().len())?);
-    let settings = StateHash::of(model.describe().as_bytes());
+    let settings = StateHash::of(settings(&model.describe(), summation.as_deref()).as_bytes());
     let fingerprint = fingerprint::of_this_process([tensors_hash(&model)?, settings, probe.after], &model.device())
         .map_err(TrainingError::Program)?;
     let facts = Facts {
@@ -76,6 +85,7 @@ pub(crate) fn prepare<M: Trainable>(
         auxiliary: model.auxiliary(),
         will_hold_bytes: model.will_hold_bytes(),
         device_memory: model.device_memory(),
+        summation,
     };
     Ok(Prepared {
         model,
@@ -83,6 +93,14 @@ pub(crate) fn prepare<M: Trainable>(
         layout,
         facts,
     })
+}
+
+/// What else decides the bits: what the model says of itself, and by what its gradients are summed, if not by links.
+fn settings(said: &str, summation: Option<&dyn Summation>) -> String {
+    match summation {
+        Some(summation) => format!("{said}\nsums by {}", summation.name()),
+        None => said.to_owned(),
+    }
 }
 
 /// Works at `driver` until it says that this worker ends.

@@ -181,6 +181,7 @@ impl Ranks {
                 first: part.clone(),
                 steady: part,
                 layout: Arc::clone(&layout),
+                summation: None,
                 probe: None,
             };
             (config, [given_up, links], visit.shards)

@@ -123,6 +123,7 @@ impl Worker {
             first: part.clone(),
             steady: part.clone(),
             layout: Arc::new(layout),
+            summation: None,
             probe: None,
         };
         Ok(Self {

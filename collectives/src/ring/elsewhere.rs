@@ -1,0 +1,351 @@
+//! A generation's sums by a [`Summation`], beside its links: all ranks agree on it before the first step, and when one cannot go on all give it up alike, within
+//! the step under way, which the links then sum. Knows not how it sums.
+//!
+//! ```text
+//! propose ──> all tell what they sum on, and rank 0 where they meet ──> begin ──> all tell whether they have found the others
+//!                                                                                    │ one of them has not: links sum
+//! a step:  gradients where they lie ──> Communicator::sum ──> all tell whether they have the sum, and their auxiliary sums and samples
+//!                                                                                    │ one of them has not: links sum, in this step too
+//! ```
+//! What a rank tells goes over the links. A rank that cannot go on says so at once, and the others wait no longer. The gradients are not changed, whatever happens.
+//! When the ring is given up, its communicator goes with it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sardana_protocol::words::{Rank, Step};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::RingError;
+use super::inbox::Piece;
+use super::passage::{Passage, own_terms};
+use super::telling::{Around, tell_all};
+use crate::gradient::GradientBuffer;
+use crate::reduce;
+use crate::summation::{
+    Answer, Answered, Communicator, DEVICE_BYTES, Gathering, MEETING_BYTES, Proposal, Summand, Summation, SummationError,
+};
+
+/// Another means of summing than the links, which all ranks of a generation are asked to use: either all of them are, or none.
+#[derive(Clone)]
+pub struct SummationConfig {
+    /// The means.
+    pub summation: Arc<dyn Summation>,
+    /// Is told, on the ring's task, what becomes of it: for logs.
+    pub note: Arc<dyn Fn(&SummationNote) + Send + Sync>,
+    /// For so long ranks look for each other by it: [`GATHERING_PATIENCE`](crate::limits::GATHERING_PATIENCE), but in tests.
+    pub patience: Duration,
+}
+
+/// What has become of a generation's other means of summing. All ranks come to the same.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SummationNote {
+    /// All ranks have found each other.
+    #[error("all ranks sum by {0}")]
+    Begun(&'static str),
+    /// It did not begin.
+    #[error("links sum, and not {name}: {why}")]
+    NotBegun {
+        /// What it is called.
+        name: &'static str,
+        /// Why.
+        why: NotElsewhere,
+    },
+    /// It is given up for the rest of the generation.
+    #[error("links sum from {step} on, and not {name} any more: {why}")]
+    GivenUp {
+        /// What it is called.
+        name: &'static str,
+        /// The step under way. It is summed by links, too.
+        step: Step,
+        /// Why.
+        why: NotElsewhere,
+    },
+}
+
+/// Why links sum.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum NotElsewhere {
+    /// This rank cannot go on.
+    #[error("{0}")]
+    Own(SummationError),
+    /// Another rank cannot.
+    #[error("{0} cannot take part, and says why in its log")]
+    Other(Rank),
+    /// Two ranks are on one device.
+    #[error(
+        "expected a device of its own for each worker, found {first} and {second} on one; start no more workers than there are GPUs"
+    )]
+    Shared {
+        /// One of them.
+        first: Rank,
+        /// The other.
+        second: Rank,
+    },
+}
+
+/// The means of one generation, as long as all ranks have it.
+pub(super) struct Elsewhere {
+    config: SummationConfig,
+    communicator: Option<Box<dyn Communicator>>,
+    /// For the next sum.
+    room: Vec<u8>,
+}
+
+/// A byte that says whether there is a proposal, and the proposal.
+const PROPOSAL_BYTES: usize = 1 + DEVICE_BYTES + MEETING_BYTES;
+
+/// The first byte of what a rank tells: whether it can go on, or whether it has heard that another cannot.
+const CANNOT: u8 = 0;
+const CAN: u8 = 1;
+const HAS_HEARD: u8 = 2;
+
+impl Elsewhere {
+    /// Agrees with all other ranks.
+    pub(super) async fn begin(passage: Passage<'_>, config: SummationConfig, links: &mut Around) -> Result<Self, RingError> {
+        let name = config.summation.name();
+        let (communicator, note) = match gather(passage, &config, links).await? {
+            Ok(communicator) => (Some(communicator), SummationNote::Begun(name)),
+            Err(why) => (None, SummationNote::NotBegun { name, why }),
+        };
+        (config.note)(&note);
+        Ok(Self {
+            config,
+            communicator,
+            room: Vec::new(),
+        })
+    }
+
+    /// Sums one step into `into`. False if the links must: then nothing has happened.
+    pub(super) async fn sum(
+        &mut self,
+        passage: Passage<'_>,
+        links: &mut Around,
+        into: &mut GradientBuffer,
+        own: &[Piece],
+    ) -> Result<bool, RingError> {
+        let Some(communicator) = &mut self.communicator else {
+            return Ok(false);
+        };
+        let layout = passage.layout();
+        let (tensors, tail) = (0..layout.tensors_end(), layout.tensors_end()..layout.bytes());
+        let (mut sum, mut stays) = (std::mem::take(&mut self.room), None);
+        let summing = async {
+            let words = own_tail(passage, own).await;
+            let (mut summand, summed) = summand(passage, own, std::mem::take(&mut sum)).await?;
+            stays = summand.elsewhere.first().and_then(|first| into.room_beside(first));
+            summand.stays.clone_from(&stays);
+            communicator.sum(summand);
+            Ok(summed.get().await.map(|found| {
+                sum = found;
+                words
+            }))
+        };
+        match all_can(passage, links, tail.len(), summing).await? {
+            Ok(tails) => {
+                let mut tails: Vec<&[u8]> = tails.iter().map(Vec::as_slice).collect();
+                let bytes = into.bytes_mut();
+                bytes[tensors].copy_from_slice(&sum);
+                reduce::sum_into(layout, tail.clone(), &mut bytes[tail], &mut tails);
+                if let Some(stays) = &stays {
+                    into.keep_as_well(layout, stays);
+                }
+                self.room = sum;
+                Ok(true)
+            }
+            Err(why) => {
+                self.communicator = None;
+                (self.config.note)(&SummationNote::GivenUp {
+                    name: self.config.summation.name(),
+                    step: passage.step,
+                    why,
+                });
+                Ok(false)
+            }
+        }
+    }
+}
+
+/// Proposes, and begins where all can.
+async fn gather(
+    passage: Passage<'_>,
+    config: &SummationConfig,
+    links: &mut Around,
+) -> Result<Result<Box<dyn Communicator>, NotElsewhere>, RingError> {
+    let (rank, ranks) = (passage.config.rank, passage.config.world_size);
+    let layout = Arc::clone(&passage.config.layout);
+    let (proposer, of_layout) = (Arc::clone(&config.summation), Arc::clone(&layout));
+    let proposing = tokio::task::spawn_blocking(move || proposer.propose(&of_layout, rank));
+    let own = proposing.await.unwrap_or_else(|error| Err(SummationError::new(error)));
+    let mut all = BTreeMap::from([(rank, own.as_ref().ok().copied())]);
+    let words = encode(own.as_ref().ok());
+    tell_all(passage, links, PROPOSAL_BYTES, async { Ok(words) }, |rank, words| {
+        all.insert(rank, decode(&words));
+    })
+    .await?;
+    let meeting = match (own, meeting(&all)) {
+        (Err(error), _) => return Ok(Err(NotElsewhere::Own(error))),
+        (Ok(_), Err(why)) => return Ok(Err(why)),
+        (Ok(_), Ok(meeting)) => meeting,
+    };
+    let (all_there, gathered) = Answer::new();
+    let communicator = config.summation.begin(Gathering {
+        layout,
+        rank,
+        ranks,
+        meeting,
+        all_there,
+    });
+    let late = || {
+        SummationError::new(format!(
+            "expected all ranks within {:?}, found some missing; see that its network lets them reach each other",
+            config.patience
+        ))
+    };
+    let gathering = async {
+        let gathered = timeout(config.patience, gathered.get()).await;
+        Ok(gathered.unwrap_or_else(|_| Err(late())).map(|()| Vec::new()))
+    };
+    Ok(all_can(passage, links, 0, gathering).await?.map(|_| communicator))
+}
+
+/// Tells all others whether `own` has come to a good end, with so many bytes of it, and hears theirs: all of them in the order of ranks. When one has not, `own` is
+/// not waited for.
+async fn all_can(
+    passage: Passage<'_>,
+    links: &mut Around,
+    bytes: usize,
+    own: impl Future<Output = Result<Result<Vec<u8>, SummationError>, RingError>>,
+) -> Result<Result<Vec<Vec<u8>>, NotElsewhere>, RingError> {
+    let rank = passage.config.rank;
+    // The rank that cannot, or as long as that is not known one that has heard of it; this one, as long as nothing is heard.
+    let (no, mut said_no) = watch::channel(rank);
+    let (mut all, mut found) = (BTreeMap::new(), None);
+    let telling = async {
+        let own = tokio::select! {
+            own = own => found.insert(own?).as_ref().map_err(|_| CANNOT),
+            _ = said_no.wait_for(|said| *said != rank) => Err(HAS_HEARD),
+        };
+        let nothing = vec![0; bytes];
+        let (word, words) = own.map_or_else(|word| (word, &nothing), |words| (CAN, words));
+        Ok([&[word], &words[..]].concat())
+    };
+    tell_all(passage, links, 1 + bytes, telling, |teller, mut words| {
+        match words.remove(0) {
+            CAN => {
+                all.insert(teller, words);
+            }
+            CANNOT => {
+                no.send_replace(teller);
+            }
+            _ => {
+                let is_first = |said: &mut Rank| *said == rank && std::mem::replace(said, teller) != teller;
+                no.send_if_modified(is_first);
+            }
+        }
+    })
+    .await?;
+    let refused = *no.borrow();
+    Ok(match found {
+        Some(Err(error)) => Err(NotElsewhere::Own(error)),
+        Some(Ok(words)) if refused == rank => {
+            all.insert(rank, words);
+            Ok(all.into_values().collect())
+        }
+        Some(Ok(_)) | None => Err(NotElsewhere::Other(refused)),
+    })
+}
+
+/// The sum of what lies behind the tensors of this rank's gradients, once all of them count.
+async fn own_tail(passage: Passage<'_>, own: &[Piece]) -> Vec<u8> {
+    let layout = passage.layout();
+    let range = layout.tensors_end()..layout.bytes();
+    let mut sum = vec![0; range.len()];
+    let mut terms = Vec::with_capacity(own.len());
+    for piece in own {
+        terms.push(piece.gradient.tail(range.clone()).await);
+    }
+    if !terms.is_empty() {
+        reduce::sum_into(layout, range, &mut sum, &mut terms);
+    }
+    sum
+}
+
+/// This rank's gradients: where they lie, and the sum of those that lie here.
+async fn summand(passage: Passage<'_>, own: &[Piece], mut room: Vec<u8>) -> Result<(Summand, Answered<Vec<u8>>), RingError> {
+    let layout = passage.layout();
+    let end = layout.tensors_end();
+    let (mut elsewhere, mut here) = (Vec::new(), Vec::new());
+    for piece in own {
+        match piece.gradient.lies(layout).await {
+            Some(resident) => elsewhere.push(resident),
+            None => here.push(piece.clone()),
+        }
+    }
+    let here = if here.is_empty() {
+        None
+    } else {
+        let mut sum = vec![0; end];
+        for index in 0..layout.chunks() {
+            let range = layout.chunk(index).start..layout.chunk(index).end.min(end);
+            let mut terms = own_terms(passage, &here, index).await?;
+            if !range.is_empty() {
+                terms.iter_mut().for_each(|term| *term = &term[..range.len()]);
+                reduce::sum_into(layout, range.clone(), &mut sum[range], &mut terms);
+            }
+        }
+        Some(sum)
+    };
+    room.resize(end, 0);
+    let (summed, answered) = Answer::new();
+    let summand = Summand {
+        elsewhere,
+        here,
+        stays: None,
+        room,
+        summed,
+    };
+    Ok((summand, answered))
+}
+
+fn encode(proposal: Option<&Proposal>) -> Vec<u8> {
+    match proposal {
+        Some(Proposal { device, meeting }) => [&[CAN], &device[..], &meeting[..]].concat(),
+        None => vec![0; PROPOSAL_BYTES],
+    }
+}
+
+/// None if the rank has said that it cannot.
+fn decode(words: &[u8]) -> Option<Proposal> {
+    let (&can, rest) = words.split_first()?;
+    let (device, meeting) = rest.split_first_chunk()?;
+    let meeting = meeting.first_chunk()?;
+    (can == CAN).then_some(Proposal {
+        device: *device,
+        meeting: *meeting,
+    })
+}
+
+/// Where all meet, if all can and each is on a device of its own. The same on all ranks, since all know the same.
+fn meeting(all: &BTreeMap<Rank, Option<Proposal>>) -> Result<[u8; MEETING_BYTES], NotElsewhere> {
+    let mut devices = BTreeMap::new();
+    let mut first_meeting = None;
+    for (&rank, proposal) in all {
+        let proposal = proposal.ok_or(NotElsewhere::Other(rank))?;
+        if let Some(first) = devices.insert(proposal.device, rank) {
+            return Err(NotElsewhere::Shared { first, second: rank });
+        }
+        first_meeting.get_or_insert(proposal.meeting);
+    }
+    Ok(first_meeting.expect("this rank is among them"))
+}
+
+impl fmt::Debug for SummationConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SummationConfig").field(&self.summation).finish()
+    }
+}
