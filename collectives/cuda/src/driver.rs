@@ -12,7 +12,7 @@ use crate::raw::library::{self, OpenLibrary};
 const INSTALL: &str = "install NVIDIA's driver, or run on processors with `--device cpu`";
 
 /// The driver's functions that this crate calls, or the bindings for it.
-pub const FUNCTIONS: [&str; 40] = [
+pub const FUNCTIONS: [&str; 41] = [
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
     "cuCtxSynchronize",
@@ -20,6 +20,7 @@ pub const FUNCTIONS: [&str; 40] = [
     "cuDeviceGetAttribute",
     "cuDeviceGetCount",
     "cuDeviceGetName",
+    "cuDeviceGetUuid_v2",
     "cuDevicePrimaryCtxRelease_v2",
     "cuDevicePrimaryCtxRetain",
     "cuDeviceTotalMem_v2",

@@ -10,7 +10,8 @@
 //! - `driver` and `inventory`: whether there is a GPU that can be used, and if not why; which GPUs and libraries there are.
 //! - `gradient`: a model's gradients stay in the device's memory until they are asked for, running sums pass it, and a finished one comes there.
 //! - `device`: memory, streams, and launches that are compared with the table before anything is enqueued.
-//! - `nccl`, with the feature of that name: sums of several GPUs by NCCL, in fast order.
+//! - `nccl`, with the feature of that name: sums of several GPUs by NCCL, in fast order; `summation`: those of a job's gradients, one communicator for each
+//!   generation.
 //! - `program`: kernels of a program's own, compiled when it runs or before, and their launches.
 //!
 //! The kernels are `kernels/*.cu`. Their PTX is kept beside them, made by `.ci/ptx`, so that building needs no compiler of CUDA. A kernel's
@@ -40,3 +41,5 @@ pub mod program;
 #[cfg(feature = "cuda")]
 mod raw;
 pub mod reference;
+#[cfg(feature = "nccl")]
+pub mod summation;

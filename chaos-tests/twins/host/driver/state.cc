@@ -123,6 +123,11 @@ void run_until(const std::function<bool()>& done) {
     }
 }
 
+void run_one() {
+    Open open;
+    if (!has_failed()) step();
+}
+
 void run_some() {
     if (draw() % 8 >= eagerness) return;
     Open open;

@@ -84,6 +84,8 @@ void push(Stream* stream, std::function<void()> run, const void* host = nullptr,
 Stream* another(Stream* stream);
 // Carries out operations of any streams, in an order that is drawn, until it is done.
 void run_until(const std::function<bool()>& done);
+// One operation of any stream that can go on.
+void run_one();
 // As a device that works beside the host: some operations, or none.
 void run_some();
 bool is_used(const void* host, size_t bytes);

@@ -29,6 +29,18 @@ impl Device {
         self.call("be of use", || self.0.context.bind_to_thread())
     }
 
+    /// The 16 bytes that no other GPU, or instance of one, has.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn unique_id(&self) -> Result<[u8; 16], DeviceError> {
+        self.call("say which one it is", || context::unique_id(&self.0.context))
+    }
+
+    /// Whether a stream has come to `moment`. The host does not wait.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn has_come(&self, moment: &super::Moment) -> Result<bool, DeviceError> {
+        self.call("look for a moment", || context::has_come(&moment.0))
+    }
+
     /// The driver's stream.
     #[cfg(feature = "nccl")]
     pub(crate) fn raw_stream(&self, stream: super::Stream) -> &cudarc::driver::CudaStream {

@@ -56,9 +56,9 @@ pub(super) enum Order {
 
 /// A gradient that is computed, or memory that may be written, from a moment on.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(crate) struct Part {
     pub(super) memory: Arc<Mutex<DeviceTensor<u8>>>,
-    pub(super) ready: Moment,
+    pub(crate) ready: Moment,
 }
 
 impl Carrier {
@@ -303,7 +303,7 @@ impl Landing {
 }
 
 impl Part {
-    fn memory(&self) -> MutexGuard<'_, DeviceTensor<u8>> {
+    pub(crate) fn memory(&self) -> MutexGuard<'_, DeviceTensor<u8>> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -36,6 +36,8 @@ pub use sum::{DeviceSum, MeanOnDevice, SumRoom};
 
 use crate::device::{Device, DeviceError, Float, Stream, View};
 use carrier::Carrier;
+#[cfg(feature = "nccl")]
+pub(crate) use carrier::Part;
 use on_device::OnDevice;
 
 /// What a gradient's tensor on a device is made of.
@@ -112,6 +114,20 @@ fn memory(
 fn on_device(resident: Arc<dyn Resident>) -> Option<Arc<OnDevice>> {
     let any: Arc<dyn Any + Send + Sync> = resident;
     any.downcast().ok()
+}
+
+/// The memory of a gradient that lies on this device, from the moment on at which all that was written there is computed. None if it lies elsewhere.
+#[cfg(feature = "nccl")]
+pub(crate) fn computed(resident: &Arc<dyn Resident>, device: &Device) -> Option<Part> {
+    let own = on_device(Arc::clone(resident)).filter(|own| own.device() == device)?;
+    own.all_computed()
+}
+
+/// The memory for a sum that stays on this device, from the moment on at which it may be written. None if it lies elsewhere.
+#[cfg(feature = "nccl")]
+pub(crate) fn free(resident: &Arc<dyn Resident>, device: &Device) -> Result<Option<Part>, DeviceError> {
+    let own = on_device(Arc::clone(resident)).filter(|own| own.device() == device);
+    own.map(|own| own.free()).transpose()
 }
 
 /// Copies the values to the host as soon as they are computed, part by part: while one is written there the next one comes.

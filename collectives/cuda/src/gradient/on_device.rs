@@ -119,8 +119,14 @@ impl OnDevice {
         }
     }
 
+    /// All of it, once it is computed. None if nothing was written there.
+    #[cfg(feature = "nccl")]
+    pub(super) fn all_computed(&self) -> Option<Part> {
+        Some(self.part(self.last_computed()?))
+    }
+
     /// What the carrier needs to write there, once all is done that was enqueued with it so far.
-    fn free(&self) -> Result<Part, DeviceError> {
+    pub(super) fn free(&self) -> Result<Part, DeviceError> {
         Ok(self.part(self.device().record(Stream::Compute)?))
     }
 

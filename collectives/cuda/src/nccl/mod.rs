@@ -317,6 +317,11 @@ impl Drop for Communicator {
     }
 }
 
+/// Whether there is NCCL on this machine.
+pub(crate) fn require() -> Result<(), NcclError> {
+    calls().map(|_| ())
+}
+
 /// NCCL of this machine. It is looked for by the first call of a process, and found or not for as long as that lives.
 fn calls() -> Result<Calls, NcclError> {
     static FOUND: OnceLock<Result<Calls, NcclError>> = OnceLock::new();

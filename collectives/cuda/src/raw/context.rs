@@ -69,6 +69,28 @@ pub(crate) fn parameter_sizes(function: &CudaFunction) -> Result<Vec<usize>, Dri
     }
 }
 
+/// Whether the event's stream has come to where it was recorded.
+#[cfg(feature = "nccl")]
+pub(crate) fn has_come(event: &cudarc::driver::CudaEvent) -> Result<bool, DriverError> {
+    event.context().bind_to_thread()?;
+    // SAFETY: the event is alive as long as it is lent.
+    let answer = unsafe { sys::cuEventQuery(event.cu_event()) };
+    match answer.result() {
+        Ok(()) => Ok(true),
+        Err(DriverError(sys::CUresult::CUDA_ERROR_NOT_READY)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The 16 bytes that no other GPU, or instance of one, has.
+#[cfg(feature = "nccl")]
+pub(crate) fn unique_id(context: &CudaContext) -> Result<[u8; 16], DriverError> {
+    let mut id = sys::CUuuid { bytes: [0; 16] };
+    // SAFETY: the device is that of a context which is alive, and the id is written to.
+    unsafe { sys::cuDeviceGetUuid_v2(&raw mut id, context.cu_device()) }.result()?;
+    Ok(id.bytes.map(|byte| byte as u8))
+}
+
 /// What a GPU is, without a context on it: its name, its bytes of memory, and these attributes.
 pub(crate) fn describe<const N: usize>(
     ordinal: i32,

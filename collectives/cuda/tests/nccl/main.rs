@@ -4,6 +4,7 @@
 #![cfg(feature = "nccl")]
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
+mod jobs;
 mod rank;
 
 use std::ffi::OsString;
@@ -12,7 +13,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use sardana_twins::{Compiler, DriverFiles};
+use sardana_twins::{Compiler, DriverFiles, Source};
 use tempfile::TempDir;
 
 /// A twin driver with NCCL, and the folder in which ranks meet.
@@ -23,11 +24,16 @@ struct Host {
 
 impl Host {
     fn new(with_nccl: bool) -> Option<Self> {
+        Self::with(with_nccl, &[])
+    }
+
+    /// The same with kernels.
+    fn with(with_nccl: bool, kernels: &[Source]) -> Option<Self> {
         let Some(compiler) = Compiler::find() else {
             println!("skipped: no C++ compiler is installed, or the variable CXX names none");
             return None;
         };
-        let driver = compiler.driver_files(&[]).unwrap();
+        let driver = compiler.driver_files(kernels).unwrap();
         let driver = if with_nccl {
             driver.with_nccl(&compiler).unwrap()
         } else {
@@ -48,6 +54,8 @@ impl Host {
             ("TWIN_NCCL", self.meeting.path().into()),
             ("TWIN_SEED", seed.to_string().into()),
         ];
+        // More GPUs than any part has ranks.
+        command.env("TWIN_DEVICES", "4");
         let mut process = command
             .envs(variables)
             .stdin(Stdio::piped())

@@ -21,11 +21,15 @@ fn plays() {
         "alone" => alone(),
         "mistakes" => mistakes(),
         "absent" => absent(),
+        "sums of jobs" => crate::jobs::sums(),
+        "ends within a sum" => crate::jobs::ends_within_a_sum(),
+        "one GPU" => crate::jobs::one_gpu(),
+        "no NCCL" => crate::jobs::no_nccl(),
         other => panic!("{other}"),
     }
 }
 
-fn told(words: &str) {
+pub(crate) fn told(words: &str) {
     println!("told: {words}");
 }
 
