@@ -1,9 +1,11 @@
 //! What the network asks of whatever computes it.
 
+use std::sync::Arc;
+
 #[cfg(feature = "cuda")]
 use sardana::fit::DeviceNetwork;
 use sardana::fit::Values;
-use sardana::model::{DeviceMemory, GradientWriter, ModelError};
+use sardana::model::{DeviceMemory, GradientWriter, ModelError, Summation};
 
 /// Images with their labels.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,6 +32,11 @@ pub trait Arithmetic {
 
     /// What it has of a GPU's memory, and must have for batches of up to so many images, as [`sardana::fit::Network::device_memory`] says.
     fn memory(&self, _images: usize) -> Option<DeviceMemory> {
+        None
+    }
+
+    /// By what gradients can be summed over devices like this one, where they lie.
+    fn summation(&self) -> Option<Arc<dyn Summation>> {
         None
     }
 

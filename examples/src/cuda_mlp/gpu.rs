@@ -138,6 +138,11 @@ impl Arithmetic for Gpu {
         Some(self.device.worker_memory((elements * size_of::<f32>()) as u64))
     }
 
+    #[cfg(feature = "nccl")]
+    fn summation(&self) -> Option<std::sync::Arc<dyn sardana::model::Summation>> {
+        Some(sardana_cuda::summation::SumsByNccl::new(&self.device))
+    }
+
     fn gradient(&self, batch: &Batch, out: &mut GradientWriter<'_>) -> Result<Found, ModelError> {
         let (room, rows) = (&mut *self.room.borrow_mut(), batch.labels.len());
         let (passed, distances) = self.forward(batch, room)?;

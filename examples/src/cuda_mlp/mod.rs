@@ -18,7 +18,7 @@ use sardana::device::DeviceChoice;
 use sardana::fit::DeviceNetwork;
 use sardana::fit::{Fit, Network, Parameter, Values};
 use sardana::job::JobBuilder;
-use sardana::model::{DeviceMemory, GradientWriter, ModelError};
+use sardana::model::{DeviceMemory, GradientWriter, ModelError, Summation};
 use sardana::optim::AdamW;
 use sardana::schedule::Schedule;
 use sardana::{Job, JobSpec};
@@ -45,15 +45,29 @@ pub fn job(data: &Data, epochs: u64) -> Result<JobBuilder, DataError> {
     Ok(job.train(&training, batch)?.epochs(epochs))
 }
 
+/// By what gradients are summed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sums {
+    /// By the links of the ranks, as in any job.
+    ByLinks,
+    /// Over GPUs, in a job in fast order: by NCCL, with the feature `nccl`.
+    WhereTheyLie,
+}
+
 /// State 0 of the job, with hidden layers of these sizes.
 ///
 /// # Errors
-/// When the files are not there or not whole, or the device cannot be used.
-pub fn fit(spec: &JobSpec, data: &Data, hidden: &[usize], choice: DeviceChoice) -> Result<Fit<Mlp>, ModelError> {
+/// When the files are not there or not whole, the device cannot be used, or it has no means for such sums.
+pub fn fit(spec: &JobSpec, data: &Data, hidden: &[usize], choice: DeviceChoice, sums: Sums) -> Result<Fit<Mlp>, ModelError> {
     let training = data.training()?;
     let (first, _) = training.get(0, &SampleRandom::held_out(spec.seed, 0))?;
     let sizes = [&[first.values().len()], hidden, &[CLASSES]].concat();
-    let fit = Fit::builder(Mlp::new(spec.seed, Shape::new(&sizes), choice)?)
+    let network = Mlp::new(spec.seed, Shape::new(&sizes), choice)?;
+    let network = match sums {
+        Sums::ByLinks => network,
+        Sums::WhereTheyLie => network.summed_where_they_lie()?,
+    };
+    let fit = Fit::builder(network)
         .data(Loader::new(training)?)
         .held_out(data.held_out()?)
         .optimizer(AdamW::new(), Schedule::cosine(RATE, 0.0, spec.steps.get()))
@@ -65,6 +79,7 @@ pub fn fit(spec: &JobSpec, data: &Data, hidden: &[usize], choice: DeviceChoice) 
 pub struct Mlp {
     shape: Arc<Shape>,
     device: Box<dyn Arithmetic>,
+    summation: Option<Arc<dyn Summation>>,
 }
 
 impl fmt::Debug for Mlp {
@@ -84,7 +99,23 @@ impl Mlp {
         Ok(Self {
             device: on(choice, &shape, values)?,
             shape,
+            summation: None,
         })
+    }
+
+    /// The same, whose gradients are summed over GPUs where they lie, in a job in fast order: by NCCL, with the feature `nccl`.
+    ///
+    /// # Errors
+    /// When its device has no such means.
+    pub fn summed_where_they_lie(mut self) -> Result<Self, ModelError> {
+        let none = || {
+            format!(
+                "expected a GPU, and a program with the feature `nccl`, for sums by NCCL; found {}",
+                self.device.device()
+            )
+        };
+        self.summation = Some(self.device.summation().ok_or_else(none)?);
+        Ok(self)
     }
 }
 
@@ -152,6 +183,10 @@ impl Network for Mlp {
 
     fn device_memory(&self, images: usize) -> Option<DeviceMemory> {
         self.device.memory(images)
+    }
+
+    fn summation(&self) -> Option<Arc<dyn Summation>> {
+        self.summation.clone()
     }
 
     fn gradient(

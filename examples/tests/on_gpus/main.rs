@@ -4,6 +4,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
+#[cfg(feature = "nccl")]
+mod nccl;
 mod runs;
 mod site;
 
@@ -16,7 +18,7 @@ use sardana::device::DeviceChoice;
 use sardana::reference;
 use sardana_cuda::kernels::Module;
 use sardana_examples::cuda_mlp::shape::Shape;
-use sardana_examples::cuda_mlp::{fit, job};
+use sardana_examples::cuda_mlp::{Sums, fit, job};
 use sardana_examples::mnist::Data;
 use sardana_twins::{Compiler, DriverFiles, Planted};
 use site::{HIDDEN, SIZES, Site, site, source};
@@ -215,7 +217,7 @@ fn the_program_finds_the_gpus_by_itself_and_says_at_once_where_there_are_none() 
 fn plain(data: &Path, epochs: u64) -> reference::Reference {
     let data = Data::in_folder(data);
     let spec = job(&data, epochs).unwrap().build().unwrap().spec().clone();
-    let mut model = fit(&spec, &data, &HIDDEN, DeviceChoice::Cpu).unwrap();
+    let mut model = fit(&spec, &data, &HIDDEN, DeviceChoice::Cpu, Sums::ByLinks).unwrap();
     reference::train(&spec, &mut model).unwrap()
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Run<'a> {
     pub(super) grows_to: Option<u32>,
     /// Whether it begins only with all of them.
     pub(super) waits_for_all: bool,
+    /// What the program is told besides.
+    pub(super) arguments: Vec<OsString>,
 }
 
 /// What was seen.
@@ -57,6 +59,7 @@ impl<'a> Run<'a> {
             environment: Vec::new(),
             grows_to: None,
             waits_for_all: false,
+            arguments: Vec::new(),
         }
     }
 
@@ -70,6 +73,15 @@ impl<'a> Run<'a> {
 
     /// Runs it to its end, which must be the plain loop's.
     pub(super) fn ends_like_the_plain_loop(self) -> Seen {
+        let expected = self.site.expected();
+        let (seen, summary) = self.ends();
+        assert_eq!(summary.hash, expected.hash, "BITS-1; {}", seen.logs);
+        assert_eq!(summary.results, expected.results);
+        seen
+    }
+
+    /// Runs it to its end.
+    pub(super) fn ends(self) -> (Seen, Summary) {
         let logs = tempfile::tempdir().unwrap();
         let output = Output::Prefixed {
             log_dir: Some(logs.path().to_owned()),
@@ -84,10 +96,12 @@ impl<'a> Run<'a> {
             shard_capacity: None,
             balance: Default::default(),
         };
+        let mut arguments = self.site.arguments();
+        arguments.extend(self.arguments.clone());
         let mut config = LaunchConfig {
             berths: self.berths.clone(),
             output,
-            ..LaunchConfig::program(env!("CARGO_BIN_EXE_cuda_mlp").into(), self.site.arguments(), staffing)
+            ..LaunchConfig::program(env!("CARGO_BIN_EXE_cuda_mlp").into(), arguments, staffing)
         };
         config.environment.extend(self.environment.clone());
         let mut seen = Seen::default();
@@ -96,10 +110,7 @@ impl<'a> Run<'a> {
         for file in std::fs::read_dir(logs.path()).unwrap() {
             seen.logs += &std::fs::read_to_string(file.unwrap().path()).unwrap();
         }
-        let expected = self.site.expected();
-        assert_eq!(summary.hash, expected.hash, "BITS-1; {}", seen.logs);
-        assert_eq!(summary.results, expected.results);
-        seen
+        (seen, summary)
     }
 
     async fn follow(&self, config: LaunchConfig, seen: &mut Seen) -> Summary {

@@ -58,7 +58,7 @@ impl Site {
         // The others are loaded when they are launched first, which they never are.
         let used = [Module::Sums, Module::Updates, Module::Norms, Module::Dense, Module::Pointwise].map(source);
         Self {
-            files: compiler.driver_files(&used).expect("the twin driver is made"),
+            files: files(compiler, &used),
             expected: super::plain(data.path(), EPOCHS),
             data,
         }
@@ -90,6 +90,17 @@ impl Site {
         let own = environment.into_iter().find(|(name, _)| name == OsStr::new("TWIN_KERNELS"));
         own.expect("it is among them").1
     }
+}
+
+#[cfg(feature = "nccl")]
+fn files(compiler: &Compiler, used: &[Source]) -> DriverFiles {
+    let files = compiler.driver_files(used).expect("the twin driver is made");
+    files.with_nccl(compiler).expect("the twin of NCCL is made")
+}
+
+#[cfg(not(feature = "nccl"))]
+fn files(compiler: &Compiler, used: &[Source]) -> DriverFiles {
+    compiler.driver_files(used).expect("the twin driver is made")
 }
 
 /// Images that are each of one of ten patterns.

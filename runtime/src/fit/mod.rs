@@ -39,7 +39,7 @@ use state::{Place, State};
 use update::Rule;
 
 use crate::data::{Coming, DataError, DataFingerprint, DataHash, Dataset, HeldBytes, Loader, SampleRandom, Shard};
-use crate::model::{DeviceMemory, GradientWriter, Mean, ModelError, SharedState, Step, Trainable};
+use crate::model::{DeviceMemory, GradientWriter, Mean, ModelError, SharedState, Step, Summation, Trainable};
 use crate::optim::Optimizer;
 use crate::schedule::Schedule;
 
@@ -333,6 +333,10 @@ impl<N: Network> Trainable for Fit<N> {
         let memory = self.network.device_memory(self.most_samples)?;
         let needed = memory.needed.saturating_add(self.state.device_bytes());
         Some(DeviceMemory { needed, ..memory })
+    }
+
+    fn summation(&self) -> Option<Arc<dyn Summation>> {
+        self.network.summation()
     }
 
     fn will_hold_bytes(&self) -> usize {

@@ -1,10 +1,12 @@
 //! What a framework must offer so that its networks can be trained by [`super::Fit`]: gradients, and the values of its tensors.
 
+use std::sync::Arc;
+
 #[cfg(feature = "cuda")]
 use sardana_cuda::device::{Device, DeviceError, ViewMut};
 
 use crate::data::Shard;
-use crate::model::{DeviceMemory, GradientWriter, ModelError};
+use crate::model::{DeviceMemory, GradientWriter, ModelError, Summation};
 
 /// What a tensor of a network is for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,6 +65,11 @@ pub trait Network {
     /// What it has of a GPU's memory, and must be able to have there for up to so many samples at once, beside the sum and what the optimizer remembers, which
     /// [`Fit`](super::Fit) adds: see [`Trainable::device_memory`](crate::model::Trainable::device_memory).
     fn device_memory(&self, _samples: usize) -> Option<DeviceMemory> {
+        None
+    }
+
+    /// By what its gradients are summed in fast order, if not by links: see [`Trainable::summation`](crate::model::Trainable::summation).
+    fn summation(&self) -> Option<Arc<dyn Summation>> {
         None
     }
 

@@ -284,11 +284,7 @@ impl StepDriver {
                 inner = self.lock();
                 continue;
             }
-            inner = self
-                .changed
-                .blocking
-                .wait(inner)
-                .unwrap_or_else(PoisonError::into_inner);
+            inner = self.changed.blocking.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
