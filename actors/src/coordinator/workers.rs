@@ -88,16 +88,7 @@ impl State {
         // The agent that has said that it had ended was wrong.
         self.exited.remove(&worker);
         self.certifying.is_back(worker);
-        let call = hello.call;
-        let device = hello.identity.fingerprint.device.clone();
-        tracing::info!(target: "sardana::event::device", %worker, device, "a worker says what it computes on");
-        let connected = Connected {
-            outlet,
-            call,
-            device,
-            device_memory: hello.device_memory,
-        };
-        self.workers.insert(worker, connected);
+        self.connected(&hello, outlet);
         if self.job.is_none() {
             self.operating.named(&hello.auxiliary);
             self.begin(hello.identity);
@@ -112,6 +103,18 @@ impl State {
         if let Some(reason) = self.operating.agents.leaving(worker) {
             self.leave(&[worker], &reason);
         }
+    }
+
+    fn connected(&mut self, hello: &WorkerHello, outlet: Outlet<CoordinatorMessage>) {
+        let (worker, device) = (hello.worker, hello.identity.fingerprint.device.clone());
+        tracing::info!(target: "sardana::event::device", %worker, device, "a worker says what it computes on");
+        let connected = Connected {
+            outlet,
+            call: hello.call,
+            device,
+            device_memory: hello.device_memory.clone(),
+        };
+        self.workers.insert(worker, connected);
     }
 
     pub(super) fn next_report(&self) -> Step {

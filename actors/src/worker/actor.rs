@@ -172,7 +172,7 @@ impl Actor for Worker {
             call: link.next_call(),
             device_memory: config.device_memory.clone(),
         };
-        let rings = Rings::new(&config, Arc::clone(&driver), Arc::clone(&peers));
+        let rings = Rings::new(&config.identity.spec, Arc::clone(&driver), Arc::clone(&peers)).by(config.summation.clone());
         let transfers = Transfers::new(Arc::clone(&driver), Arc::clone(&peers), Arc::clone(&config.pieces));
         let depots = Depots::new(
             peers.environment().clone(),

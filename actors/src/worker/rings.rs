@@ -6,14 +6,13 @@ use std::sync::Arc;
 use ractor::ActorRef;
 use sardana_collectives::ring::RingInput;
 use sardana_collectives::summation::Summation;
-use sardana_protocol::job::{Compression, Order};
+use sardana_protocol::job::{Compression, JobSpec, Order};
 use sardana_protocol::messages::Form;
 use sardana_protocol::words::{Generation, Step};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
 use tracing::Instrument;
 
-use super::WorkerConfig;
 use super::actor::Message;
 use super::driver::StepDriver;
 use super::ring::{Ring, Start};
@@ -39,12 +38,11 @@ struct Prepared {
 }
 
 impl Rings {
-    pub(super) fn new(config: &WorkerConfig, driver: Arc<StepDriver>, peers: Arc<Peers>) -> Self {
-        let job = &config.identity.spec;
+    pub(super) fn new(job: &JobSpec, driver: Arc<StepDriver>, peers: Arc<Peers>) -> Self {
         Self {
             order: job.order,
             compression: job.compression,
-            summation: config.summation.clone(),
+            summation: None,
             shards: job.shards,
             driver,
             peers,
@@ -52,6 +50,12 @@ impl Rings {
             past: None,
             prepared: None,
         }
+    }
+
+    /// The same, which sum by another means than links where all members can.
+    pub(super) fn by(mut self, summation: Option<Arc<dyn Summation>>) -> Self {
+        self.summation = summation;
+        self
     }
 
     /// Makes the links of a generation and runs its ring. All others end.

@@ -84,7 +84,7 @@ pub struct Mlp {
 
 impl fmt::Debug for Mlp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { shape, device } = self;
+        let Self { shape, device, .. } = self;
         write!(f, "Mlp {{ shape: {shape:?}, device: {} }}", device.device())
     }
 }

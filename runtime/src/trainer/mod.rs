@@ -211,13 +211,7 @@ impl<'a, M: Trainable> Training<'a, M> {
                 }
             }
             Task::Conclude { step } => {
-                let failed = |source| TrainingError::Model {
-                    step,
-                    operation: "evaluate",
-                    source,
-                };
-                let results = model.evaluate().map_err(failed)?;
-                check_results(&results)?;
+                let results = evaluate(model, step)?;
                 driver.concluded(state_hash(model, step)?, results);
             }
             Task::End => {
@@ -227,6 +221,16 @@ impl<'a, M: Trainable> Training<'a, M> {
         }
         Ok(ControlFlow::Continue(()))
     }
+}
+
+fn evaluate(model: &dyn Trainable, step: Step) -> Result<Vec<(String, f64)>, TrainingError> {
+    let results = model.evaluate().map_err(|source| TrainingError::Model {
+        step,
+        operation: "evaluate",
+        source,
+    })?;
+    check_results(&results)?;
+    Ok(results)
 }
 
 /// Compares the model's state with the hashes of all shares of the snapshot that it was copied from, if it was.

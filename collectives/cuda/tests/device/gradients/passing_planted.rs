@@ -82,6 +82,9 @@ fn a_device_that_is_gone_while_a_sum_passes_ends_its_rank_and_its_neighbours_nev
     assert!(failed > 5, "{failed}");
 }
 
+/// What is done wrongly to the gradients of all shards.
+type Alter = fn(&mut Vec<Vec<u8>>);
+
 #[test]
 fn what_is_added_wrongly_has_other_bits() {
     let ranks = Ranks {
@@ -90,7 +93,7 @@ fn what_is_added_wrongly_has_other_bits() {
         ..Ranks::small(1)
     };
     let (gradients, expected) = (ranks.gradients(), ranks.expected());
-    let wrong: [(&str, fn(&mut Vec<Vec<u8>>)); 6] = [
+    let wrong: [(&str, Alter); 6] = [
         ("a shard is added twice", |all| all.insert(2, all[1].clone())),
         ("a shard is forgotten", |all| drop(all.remove(3))),
         ("shards are added in another order", |all| all.swap(0, 4)),
