@@ -43,6 +43,10 @@ pub const PASSING_AT_ONCE: usize = 4;
 /// lets none through it may look for ever. Then links sum.
 pub const GATHERING_PATIENCE: Duration = Duration::from_secs(30);
 
+/// Bytes of a sum in a second that another means than links makes at least, once all ranks are there: a tenth of what a network of 1 Gbit/s does. With one that is
+/// slower than that links are no worse.
+pub const LEAST_RATE: usize = 12_500_000;
+
 const _: () = assert!(LOWERED_BYTES.is_multiple_of(CHUNK_BYTES));
 const _: () = assert!(CHUNK_BYTES.is_multiple_of(ALIGNMENT));
 const _: () = assert!(ALIGNMENT.is_multiple_of(8));

@@ -12,7 +12,7 @@ use sardana_protocol::status::{JobStatus, OperatorAnswer, OperatorRequest};
 use tokio::time::Instant;
 
 use super::log::Log;
-use super::raw::{Site, Told, soon, start_agent};
+use super::raw::{Site, Told, soon, start_agent, until};
 
 pub(crate) async fn start(site: &Site, script: &str, workers: u32, output: Output) -> (Agent, Told) {
     let config = AgentConfig {
@@ -65,13 +65,9 @@ async fn an_operator_starts_more_than_at_first() {
 
 /// What workers find in their environment is in files of a folder, a line for each worker that has found it.
 async fn found(folder: &Path, gpu: &str, workers: usize) -> Vec<String> {
-    loop {
-        let text = fs::read_to_string(folder.join(gpu)).unwrap_or_default();
-        if text.lines().count() == workers {
-            return text.lines().map(str::to_owned).collect();
-        }
-        tokio::task::yield_now().await;
-    }
+    let lines = || fs::read_to_string(folder.join(gpu)).unwrap_or_default();
+    until(|| lines().lines().count() == workers).await;
+    lines().lines().map(str::to_owned).collect()
 }
 
 #[tokio::test]

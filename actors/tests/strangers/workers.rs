@@ -83,7 +83,6 @@ async fn an_agents_certificate_makes_no_worker() {
     assert!(error.to_string().contains("credentials of its own role"), "{error}");
 }
 
-/// Nothing is ever allocated: it does not come so far.
 #[tokio::test]
 async fn a_worker_that_can_never_have_what_it_needs_of_its_gpu_hears_both_sizes() {
     let log = Log::new();
@@ -139,6 +138,7 @@ async fn a_worker_that_can_never_have_what_it_needs_of_its_gpu_hears_both_sizes(
     running.abort();
 }
 
+/// Nothing is ever allocated: it does not come so far.
 #[tokio::test]
 async fn a_worker_whose_memory_can_never_do_hears_the_sizes() {
     const GIB: u64 = 1 << 30;

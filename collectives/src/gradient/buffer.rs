@@ -193,6 +193,11 @@ impl GradientBuffer {
         tensors.for_each(|tensor| elsewhere.keep_as_well(tensor, resident));
     }
 
+    /// Has no memory elsewhere any more: what lies there is not needed.
+    pub(crate) fn part_from_elsewhere(&mut self) {
+        self.memory.elsewhere().let_go();
+    }
+
     pub(super) fn writing(&mut self) -> Writing<'_> {
         self.memory.writing()
     }

@@ -83,6 +83,7 @@ impl Owner {
     pub(super) fn all_mut(&mut self) -> &mut [u8] {
         let memory = self.own();
         memory.elsewhere_mut().forget();
+        memory.show_anew(|_| 0);
         // SAFETY: the bytes are those of the vector that the memory was made from, and nothing else has the memory.
         unsafe { slice::from_raw_parts_mut(memory.start, memory.bytes) }
     }
@@ -95,19 +96,7 @@ impl Owner {
         let memory = self.own();
         *memory.counts.get_mut() = false;
         memory.elsewhere_mut().rewrite();
-        let chunks = memory.shown.unwritten.len();
-        let shown = match Arc::get_mut(&mut memory.shown) {
-            Some(shown) => shown,
-            // What has just written its last part may still tell who waits.
-            None => {
-                memory.shown = Arc::new(Shown::of(chunks));
-                Arc::get_mut(&mut memory.shown).expect("it was made just now")
-            }
-        };
-        shown.failed = OnceLock::new();
-        for (chunk, unwritten) in (0..).zip(&mut shown.unwritten) {
-            unwritten.set(bytes(chunk));
-        }
+        memory.show_anew(bytes);
     }
 
     /// All that will be written is written, and the number of samples is shown if that was not `counted`. What lies elsewhere is still to come.
@@ -283,6 +272,23 @@ impl Writing<'_> {
 }
 
 impl Memory {
+    /// What was shown before is not shown any more: each chunk lacks so many bytes.
+    fn show_anew(&mut self, bytes: impl Fn(u32) -> usize) {
+        let chunks = self.shown.unwritten.len();
+        let shown = match Arc::get_mut(&mut self.shown) {
+            Some(shown) => shown,
+            // What has just written its last part may still tell who waits.
+            None => {
+                self.shown = Arc::new(Shown::of(chunks));
+                Arc::get_mut(&mut self.shown).expect("it was made just now")
+            }
+        };
+        shown.failed = OnceLock::new();
+        for (chunk, unwritten) in (0..).zip(&mut shown.unwritten) {
+            unwritten.set(bytes(chunk));
+        }
+    }
+
     /// Takes over these bytes. All of them are written.
     fn of(bytes: Vec<u8>) -> Self {
         let mut bytes = ManuallyDrop::new(bytes);

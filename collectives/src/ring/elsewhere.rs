@@ -4,9 +4,12 @@
 //! ```text
 //! propose ──> all tell what they sum on, and rank 0 where they meet ──> begin ──> all tell whether they have found the others
 //!                                                                                    │ one of them has not: links sum
-//! a step:  gradients where they lie ──> Communicator::sum ──> all tell whether they have the sum, and their auxiliary sums and samples
+//! a step:  all tell that their gradients are there ──> Communicator::sum ──> all tell whether they have the sum, and their auxiliary sums and samples
 //!                                                                                    │ one of them has not: links sum, in this step too
 //! ```
+//! No rank is asked for a sum before all can follow: what it enqueues waits for the others, and everything else on its device may wait for that, a state for instance that
+//! another rank needs before it has a gradient. So a sum takes as long as its bytes do, and one that takes far longer is given up.
+//!
 //! What a rank tells goes over the links. A rank that cannot go on says so at once, and the others wait no longer. The gradients are not changed, whatever happens.
 //! When the ring is given up, its communicator goes with it.
 
@@ -25,6 +28,7 @@ use super::inbox::Piece;
 use super::passage::{Passage, own_terms};
 use super::telling::{Around, tell_all};
 use crate::gradient::GradientBuffer;
+use crate::limits::LEAST_RATE;
 use crate::reduce;
 use crate::summation::{
     Answer, Answered, Communicator, DEVICE_BYTES, Gathering, MEETING_BYTES, Proposal, Summand, Summation, SummationError,
@@ -37,7 +41,8 @@ pub struct SummationConfig {
     pub summation: Arc<dyn Summation>,
     /// Is told, on the ring's task, what becomes of it: for logs.
     pub note: Arc<dyn Fn(&SummationNote) + Send + Sync>,
-    /// For so long ranks look for each other by it: [`GATHERING_PATIENCE`](crate::limits::GATHERING_PATIENCE), but in tests.
+    /// For so long ranks look for each other by it, and a sum may take beside what its bytes do at the least rate:
+    /// [`GATHERING_PATIENCE`](crate::limits::GATHERING_PATIENCE), but in tests.
     pub patience: Duration,
 }
 
@@ -133,16 +138,29 @@ impl Elsewhere {
         };
         let layout = passage.layout();
         let (tensors, tail) = (0..layout.tensors_end(), layout.tensors_end()..layout.bytes());
-        let (mut sum, mut stays) = (std::mem::take(&mut self.room), None);
+        let (mut sum, mut own_words) = (std::mem::take(&mut self.room), Vec::new());
+        let mut asked = None;
+        let being_there = async {
+            own_words = own_tail(passage, own).await;
+            asked = Some(summand(passage, own, std::mem::take(&mut sum)).await?);
+            Ok(Ok(Vec::new()))
+        };
+        let all_there = all_can(passage, links, 0, being_there).await?;
+        if let Err(why) = all_there {
+            return Ok(self.give_up(passage, why));
+        }
+        let (mut summand, summed) = asked.expect("a rank that can sum has what it sums");
+        let stays = summand.elsewhere.first().and_then(|first| into.room_beside(first));
+        summand.stays.clone_from(&stays);
+        communicator.sum(summand);
+        let patience = self.config.patience + Duration::from_secs((tensors.len() / LEAST_RATE) as u64);
         let summing = async {
-            let words = own_tail(passage, own).await;
-            let (mut summand, summed) = summand(passage, own, std::mem::take(&mut sum)).await?;
-            stays = summand.elsewhere.first().and_then(|first| into.room_beside(first));
-            summand.stays.clone_from(&stays);
-            communicator.sum(summand);
-            Ok(summed.get().await.map(|found| {
+            let found = timeout(patience, summed.get())
+                .await
+                .unwrap_or_else(|_| Err(too_slow(patience)));
+            Ok(found.map(|found| {
                 sum = found;
-                words
+                own_words
             }))
         };
         match all_can(passage, links, tail.len(), summing).await? {
@@ -158,16 +176,31 @@ impl Elsewhere {
                 Ok(true)
             }
             Err(why) => {
-                self.communicator = None;
-                (self.config.note)(&SummationNote::GivenUp {
-                    name: self.config.summation.name(),
-                    step: passage.step,
-                    why,
-                });
-                Ok(false)
+                if stays.is_some() {
+                    // What was given up may still write there.
+                    into.part_from_elsewhere();
+                }
+                Ok(self.give_up(passage, why))
             }
         }
     }
+
+    /// For the rest of the generation.
+    fn give_up(&mut self, passage: Passage<'_>, why: NotElsewhere) -> bool {
+        self.communicator = None;
+        (self.config.note)(&SummationNote::GivenUp {
+            name: self.config.summation.name(),
+            step: passage.step,
+            why,
+        });
+        false
+    }
+}
+
+fn too_slow(patience: Duration) -> SummationError {
+    SummationError::new(format!(
+        "expected the sum within {patience:?} of when all ranks were there, found none; see whether its network has failed"
+    ))
 }
 
 /// Proposes, and begins where all can.

@@ -331,7 +331,9 @@ impl<N: Network> Trainable for Fit<N> {
 
     fn device_memory(&self) -> Option<DeviceMemory> {
         let memory = self.network.device_memory(self.most_samples)?;
-        let needed = memory.needed.saturating_add(self.state.device_bytes());
+        // A means of its own sums in memory of its own.
+        let elsewhere = self.network.summation().map_or(0, |_| self.state.tensor_bytes());
+        let needed = memory.needed.saturating_add(self.state.device_bytes() + elsewhere);
         Some(DeviceMemory { needed, ..memory })
     }
 

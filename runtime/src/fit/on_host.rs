@@ -38,10 +38,24 @@ impl<N: Network> Updating<N> for OnHost<'_> {
                 }
                 let run = at..at + gradient.len();
                 let mut slots = Runs::of(slots, run.clone());
-                self.optimizer.update(update, &mut values[run], gradient, slots.each());
+                self.optimizer
+                    .update(update, &mut values[run.clone()], gradient, slots.each());
+                one_nan(&mut values[run]);
+                slots.each().iter_mut().for_each(|slot| one_nan(slot));
             });
         })?;
         Ok(done?)
+    }
+}
+
+/// Makes all that is not a number the same one: which one it is depends on the processor, or the GPU.
+pub(super) fn one_nan(values: &mut [f32]) {
+    // As a rule there is none, and to look is cheap: they were written just now.
+    if values.iter().fold(false, |found, value| found | value.is_nan()) {
+        values
+            .iter_mut()
+            .filter(|value| value.is_nan())
+            .for_each(|value| *value = f32::NAN);
     }
 }
 

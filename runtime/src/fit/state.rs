@@ -41,6 +41,12 @@ impl State {
         })
     }
 
+    /// Bytes of all tensors, and so of a gradient or a sum.
+    pub(super) fn tensor_bytes(&self) -> u64 {
+        let elements = self.tensors.iter().map(Tensor::elements);
+        (elements.sum::<usize>() * size_of::<f32>()) as u64
+    }
+
     /// Bytes that updates take on a device, all the time: of what the optimizer remembers there, and of the sum.
     pub(super) fn device_bytes(&self) -> u64 {
         if self.slots.on_host() {

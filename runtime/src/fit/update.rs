@@ -2,7 +2,7 @@
 
 use super::network::{Network, Parameter, Role};
 use super::norm::Squares;
-use super::on_host::{OnHost, squares};
+use super::on_host::{OnHost, one_nan, squares};
 use super::slots::Slots;
 use super::state::State;
 use super::updating::Updating;
@@ -159,7 +159,11 @@ fn follow<N: Network>(
 ) -> Result<(), ModelError> {
     let mut done = Ok(());
     network.change(tensor, &mut |values| {
-        done = mean.runs_f32(tensor, |at, told| step(at, &mut values[at..at + told.len()], told));
+        done = mean.runs_f32(tensor, |at, told| {
+            let values = &mut values[at..at + told.len()];
+            step(at, values, told);
+            one_nan(values);
+        });
     })?;
     Ok(done?)
 }

@@ -172,6 +172,35 @@ fn what_is_shared_is_one_boundary_whatever_is_updated_meanwhile() {
     }
 }
 
+#[test]
+fn what_is_not_a_number_is_the_same_one_there_as_on_the_host() {
+    let Some(driver) = driver() else { return };
+    let end = |mut fit: Fit<Net>| {
+        // The sum over samples of a value that is drawn to others overflows.
+        let mut weights = vec![0.5; 37 * 61];
+        weights[7] = f32::MAX;
+        let spec_of_weights = fit.gradients()[0].clone();
+        fit.load(&spec_of_weights, bytemuck::cast_slice(&weights)).unwrap();
+        reference::advance(&spec(), &mut fit, Step::ZERO..Step::new(3)).unwrap();
+        bytes(&*fit.share().unwrap())
+    };
+    for clip in [None, Some(2.0)] {
+        let session = driver.begin(3);
+        let device = Device::open(0).unwrap();
+        let there = end(on(&device, AdamW::new(), clip));
+        let here = end(fit(Net::on_host(), AdamW::new(), clip).unwrap());
+        assert!(there == here, "clipped to {clip:?}");
+        let numbers = here[0].1.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+        let others: Vec<u32> = numbers.filter(|number| number.is_nan()).map(f32::to_bits).collect();
+        assert!(
+            !others.is_empty() && others.iter().all(|&bits| bits == f32::NAN.to_bits()),
+            "{others:x?}"
+        );
+        drop(device);
+        ends_well(&session);
+    }
+}
+
 /// All that is shown.
 fn bytes(shared: &dyn SharedState) -> Vec<(String, Vec<u8>)> {
     let mut all = Vec::new();

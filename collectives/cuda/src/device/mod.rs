@@ -121,7 +121,8 @@ impl Device {
     }
 
     /// The GPU on which another library computes on this stream, which becomes the compute stream. From now on memory of the stream's
-    /// context carries no events: the library uses it on this stream alone, or says itself what waits for what.
+    /// context carries no events: the library uses it on this stream alone, or says itself what waits for what. What the library has of the memory is not
+    /// counted: where workers share the GPU, say by [`Self::keep_gradients_within`] what is left to gradients.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -140,7 +141,7 @@ impl Device {
     ) -> Result<Self, DeviceError> {
         let copies = context.new_stream().map_err(|error| failed("start", error))?;
         let (_, total) = context.mem_get_info().map_err(|error| failed("start", error))?;
-        let place = Place::find(ordinal.unwrap_or_else(|| context.ordinal()), bytes.min(total as u64));
+        let place = Place::find(ordinal.unwrap_or_else(|| context.ordinal()), total as u64);
         let inner = Inner {
             driver,
             context,

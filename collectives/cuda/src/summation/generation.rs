@@ -166,6 +166,8 @@ impl<T: Float + Reduced> Generation<T> {
             .chain(here.iter().map(|here| here.part(0..self.bytes).elements()))
             .collect();
         let Some((first, others)) = terms.split_first() else {
+            // In place of the room, not beside it.
+            drop(self.room.take());
             return Ok(DeviceTensor::zeros(device, ON, length)?);
         };
         let mut sum = match self.room.take() {

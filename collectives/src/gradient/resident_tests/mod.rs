@@ -243,6 +243,20 @@ fn what_is_not_asked_for_stays_where_it_is() {
     assert!(view.chunk(0).now_or_never().is_some() && view.chunk(9).now_or_never().is_some());
 }
 
+#[test]
+fn a_buffer_that_is_filled_with_something_else_can_let_go_of_its_memory_elsewhere() {
+    let layout = three();
+    let (mut buffer, memory) = (GradientBuffer::zeros(&layout), Plain::new(&layout));
+    write(&mut buffer, &layout, Some(3), WriteMode::Store, Some((&memory, &[true; 3])));
+    drop(buffer.complete());
+    buffer.let_go_elsewhere();
+    assert!(buffer.has_memory_elsewhere(), "what is in there is nowhere else");
+    buffer.bytes_mut().fill(1);
+    buffer.let_go_elsewhere();
+    assert!(!buffer.has_memory_elsewhere());
+    assert!(buffer.bytes().iter().all(|byte| *byte == 1));
+}
+
 /// Whether a reader was woken.
 #[derive(Default)]
 struct Told(AtomicBool);

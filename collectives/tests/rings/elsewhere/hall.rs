@@ -30,6 +30,8 @@ pub(crate) enum Fault {
     Looks,
     /// It fails in the sum of this number.
     FailsIn(u64),
+    /// It brings nothing to any sum, and does not say so.
+    Silent,
 }
 
 /// Where ranks meet.
@@ -70,6 +72,8 @@ struct Seat {
     sums: u64,
     /// Of one that looks without end.
     _looks: Option<Answer<()>>,
+    /// Of one that is silent.
+    kept: Vec<Summand>,
 }
 
 /// What a rank was told of.
@@ -138,7 +142,7 @@ impl Summation for Means {
                 all_there.give(Err(SummationError::new("expected a door, found none")));
                 None
             }
-            Fault::None | Fault::Lacks | Fault::OnTheFirst | Fault::FailsIn(_) => {
+            Fault::None | Fault::Lacks | Fault::OnTheFirst | Fault::FailsIn(_) | Fault::Silent => {
                 all_there.give(Ok(()));
                 None
             }
@@ -152,6 +156,7 @@ impl Summation for Means {
             meeting: u64::from_le_bytes(*meeting.first_chunk().unwrap()),
             sums: 0,
             _looks: looks,
+            kept: Vec::new(),
         })
     }
 }
@@ -160,6 +165,9 @@ impl Communicator for Seat {
     fn sum(&mut self, summand: Summand) {
         if self.fault == Fault::FailsIn(self.sums) {
             return summand.summed.give(Err(SummationError::new("expected a sum, found fire")));
+        }
+        if self.fault == Fault::Silent {
+            return self.kept.push(summand);
         }
         let tensors = 0..self.layout.tensors_end();
         let there = summand.elsewhere.iter().map(|there| far::tensors(there, &self.layout));

@@ -67,7 +67,8 @@ async fn all_ranks_get_the_sum_and_no_tensor_goes_over_links() {
         let told = |bytes: u64| world * (world - 1) * (header + bytes);
         let tail = (dance.layout.bytes() - dance.layout.tensors_end()) as u64;
         let trailers = (world - 1) * (header + u64::from(TRAILER_BYTES));
-        let expected = told((1 + DEVICE_BYTES + MEETING_BYTES) as u64) + told(1) + STEPS * (told(1 + tail) + trailers);
+        let expected =
+            told((1 + DEVICE_BYTES + MEETING_BYTES) as u64) + told(1) + STEPS * (told(1) + told(1 + tail) + trailers);
         assert_eq!(meters.iter().map(Meter::bytes).sum::<u64>(), expected);
     }
 }
@@ -163,6 +164,59 @@ async fn ranks_that_never_find_each_other_are_not_waited_for_without_end() {
 }
 
 #[tokio::test]
+async fn no_rank_asks_for_a_sum_before_all_have_their_gradients() {
+    let hall = Arc::new(Hall::default());
+    let plan = Plan::new(Order::Fast, 2, &steady(2, 2));
+    let links = in_process_links(&plan, &plan);
+    let ranks = (0..).zip(links).map(|(rank, links)| {
+        let summation = Some(hall.means(Fault::None).0);
+        let config = RingConfig {
+            summation,
+            ..config(rank, &plan, &plan, &layout())
+        };
+        let dancer = start(config, links);
+        dancer.begin(FIRST_STEP, GradientBuffer::zeros(&layout()));
+        dancer
+    });
+    let mut dancers: Vec<Dancer> = ranks.collect();
+    let mut gradients = [0, 1].map(|shard| Gradient::draw(&layout(), FIRST_STEP, shard).buffer(&layout()));
+    let [first, second] = &mut gradients;
+    dancers[0].piece(FIRST_STEP, ShardRange::one(0), first);
+    // All there is to do is done: the links are within this task's thread.
+    for _ in 0..10_000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(*hall.brought.borrow(), 0);
+    dancers[1].piece(FIRST_STEP, ShardRange::one(1), second);
+    for dancer in &mut dancers {
+        patiently(dancer.completed.recv()).await.unwrap();
+    }
+    assert_eq!((*hall.brought.borrow(), hall.sums.load(Ordering::Relaxed)), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sum_that_does_not_come_is_given_up() {
+    let hall = Arc::new(Hall::default());
+    let (mut summations, notes) = means(&hall, &[Fault::Silent, Fault::None]);
+    summations
+        .iter_mut()
+        .for_each(|summation| summation.patience = Duration::from_secs(1));
+    let dance = Dance {
+        summations,
+        ..Dance::new(Order::Fast, 2, 4)
+    };
+    let sums = dance.run(in_process_links(&dance.first, &dance.steady), 1, true).await;
+    fast::compare(&dance, FIRST_STEP, 4, &sums[0][0].0);
+    let given_up = |notes: &Notes| said(notes)[1].clone();
+    assert!(
+        notes
+            .iter()
+            .any(|notes| given_up(notes).contains("expected the sum within 1s of when all ranks were there")),
+        "{notes:?}"
+    );
+}
+
+#[tokio::test]
 async fn exact_order_refuses_it_and_says_why() {
     let plan = Plan::new(Order::Exact, 2, &steady(2, 4));
     let mut links = in_process_links(&plan, &plan);
@@ -180,22 +234,21 @@ async fn exact_order_refuses_it_and_says_why() {
     );
 }
 
-/// Ranks of one shard each that bring these gradients to the first step.
+/// Ranks of one shard each that bring these gradients to the first step; one of them may be silent.
 fn begin(hall: &Arc<Hall>, gradients: &mut [GradientBuffer], silent: Option<usize>) -> Vec<Dancer> {
     let world = gradients.len() as u32;
     let plan = Plan::new(Order::Fast, world, &steady(world, world));
     let links = in_process_links(&plan, &plan);
     let ranks = (0..).zip(links).zip(gradients);
     let begin = |((rank, links), gradient): ((u32, RingLinks), &mut GradientBuffer)| {
+        let is_silent = silent == Some(rank as usize);
         let config = RingConfig {
-            summation: Some(hall.means(Fault::None).0),
+            summation: Some(hall.means(if is_silent { Fault::Silent } else { Fault::None }).0),
             ..config(rank, &plan, &plan, &layout())
         };
         let dancer = start(config, links);
         dancer.begin(FIRST_STEP, GradientBuffer::zeros(&layout()));
-        if silent != Some(rank as usize) {
-            dancer.piece(FIRST_STEP, ShardRange::one(rank), gradient);
-        }
+        dancer.piece(FIRST_STEP, ShardRange::one(rank), gradient);
         dancer
     };
     ranks.map(begin).collect()
@@ -212,7 +265,7 @@ async fn a_generation_that_ends_within_a_sum_leaves_the_gradients_to_the_next() 
     for ((memory, gradient), buffer) in memories.iter().zip(&drawn).zip(&mut gradients) {
         memory.keep(gradient, &layout, buffer, sardana_collectives::gradient::WriteMode::Store);
     }
-    // The last rank dies with its gradient; the others wait within the sum.
+    // The last rank dies before it asks; the others wait within the sum.
     let dancers = begin(&hall, &mut gradients, Some(2));
     patiently(async { hall.brought.subscribe().wait_for(|brought| *brought == 2).await.map(|_| ()) })
         .await

@@ -1,5 +1,5 @@
-//! Faults where a running sum passes a device, planted one at a time, are found: of streams and copies, and of what is added. And a device that is gone there
-//! never leaves a rank waiting.
+//! Faults of streams and copies where a running sum passes a device, planted one at a time, are found; and so is what is added wrongly, since its bits are others.
+//! A device that is gone there never leaves a rank waiting.
 
 use std::thread;
 

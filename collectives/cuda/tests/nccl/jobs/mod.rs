@@ -4,6 +4,7 @@ mod ranks;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use sardana_collectives::gradient::{GradientBuffer, Mean, WriteMode};
 use sardana_collectives::ring::RingInput;
@@ -142,9 +143,10 @@ pub(crate) fn ends_within_a_sum() {
         for (shard, (worker, gradient)) in (0..).zip(all.iter().zip(&mut gradients)) {
             write(&layout, (FIRST, shard), Some(&worker.device), gradient, WriteMode::Store);
         }
-        // The last rank dies before it brings its gradient; the others have asked NCCL for the sum, which waits for it.
+        // The last rank dies before it asks NCCL for the sum; the others have, and wait for it.
+        workers[2].means.dies.store(true, Ordering::Relaxed);
         let seats = generation(&all, &[1, 1, 1], &layout);
-        for (shard, (seat, gradient)) in (0..).zip(seats.iter().zip(&mut gradients).take(2)) {
+        for (shard, (seat, gradient)) in (0..).zip(seats.iter().zip(&mut gradients)) {
             seat.piece(FIRST, ShardRange::one(shard), gradient);
         }
         for worker in &workers[..2] {

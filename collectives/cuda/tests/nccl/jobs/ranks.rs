@@ -1,5 +1,6 @@
 //! Ranks of one process that each have a GPU, and rings of them.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
@@ -83,12 +84,17 @@ pub(super) fn expected(layout: &Layout, step: Step, shards: impl IntoIterator<It
 pub(super) struct Watched {
     nccl: Arc<SumsByNccl>,
     pub(super) asked: watch::Sender<u64>,
+    /// It dies before it asks for a sum.
+    pub(super) dies: AtomicBool,
 }
 
 #[derive(Debug)]
 struct WatchedCommunicator {
     own: Box<dyn Communicator>,
     asked: watch::Sender<u64>,
+    dies: bool,
+    /// What it would have asked for.
+    kept: Option<Summand>,
 }
 
 impl Summation for Watched {
@@ -104,12 +110,18 @@ impl Summation for Watched {
         Box::new(WatchedCommunicator {
             own: self.nccl.begin(gathering),
             asked: self.asked.clone(),
+            dies: self.dies.load(Ordering::Relaxed),
+            kept: None,
         })
     }
 }
 
 impl Communicator for WatchedCommunicator {
     fn sum(&mut self, summand: Summand) {
+        if self.dies {
+            self.kept = Some(summand);
+            return;
+        }
         self.own.sum(summand);
         self.asked.send_modify(|asked| *asked += 1);
     }
@@ -131,6 +143,7 @@ impl Worker {
             means: Arc::new(Watched {
                 nccl,
                 asked: watch::Sender::default(),
+                dies: AtomicBool::new(false),
             }),
             notes: Arc::default(),
         }
