@@ -75,8 +75,10 @@ async fn over_a_path_that_carries_less_from_some_moment_on() -> Result<()> {
         return Ok(());
     };
     network.carry(JUMBO, JUMBO).map_err(anyhow::Error::msg)?;
+    // A megabyte and a half in small packets takes a slow machine long: no more of them than show that it goes on.
     let setup = Setup {
         elements: 200_000,
+        steps: 60,
         ..slow(2)
     };
     let mut site = Site::over(setup, network)?;
