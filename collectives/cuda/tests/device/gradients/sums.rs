@@ -39,7 +39,7 @@ fn bits(values: &[f32]) -> Vec<u32> {
 #[test]
 fn a_sum_that_comes_up_is_divided_where_it_is_used_with_the_bits_of_a_mean() {
     let Some(driver) = driver() else { return };
-    for seed in 0..60 {
+    for seed in 0..30 {
         let session = driver.begin(seed);
         let device = Device::open(0).unwrap();
         let mut numbers = Numbers::new(seed);
@@ -90,7 +90,7 @@ fn a_sum_that_comes_up_is_divided_where_it_is_used_with_the_bits_of_a_mean() {
 #[test]
 fn a_sum_that_is_added_on_the_device_alone_does_not_come_up() {
     let Some(driver) = driver() else { return };
-    for seed in 0..60 {
+    for seed in 0..30 {
         let session = driver.begin(seed);
         let device = Device::open(0).unwrap();
         let mut numbers = Numbers::new(seed);
