@@ -200,10 +200,11 @@ const ALONE: Allocated = Allocated { blocks: 3, bytes: 64 };
 /// Steps in a row of workers, or of a worker and its decoders, side by side: each is at a step of its own, so that one step counts some of another's.
 const IN_A_ROW: usize = 10;
 
-/// What a worker alone with decoders may allocate in so many steps: no more than without. A block for each shard, or two, would be 40 more.
+/// What a worker alone with decoders may allocate in so many steps: no more than without, and a report of each, if steps take as long as it is until the
+/// coordinator is told again, as on a slow machine. A block for each shard, or two, would be 40 more.
 const AHEAD: Allocated = Allocated {
-    blocks: ALONE.blocks * IN_A_ROW as u64 + 4,
-    bytes: ALONE.bytes * IN_A_ROW as u64,
+    blocks: (ALONE.blocks + REPORT) * IN_A_ROW as u64 + 4,
+    bytes: (ALONE.bytes + 64) * IN_A_ROW as u64,
 };
 
 /// What three workers without metrics may allocate in so many steps. Left are

@@ -84,10 +84,10 @@ impl Moments {
             Event::Job(JobEvent::Worker(WorkerEvent::CaughtUp { worker, .. })) if is_newcomer(worker) => {
                 self.caught_up = now();
             }
-            Event::Job(JobEvent::Generation(GenerationEvent::Switched { members, .. }))
-                if members.iter().any(is_newcomer) =>
+            Event::Job(told)
+                if self.switched == 0 && members_of(told).is_some_and(|members| members.iter().any(is_newcomer)) =>
             {
-                self.switched = now();
+                self.takes_part(now());
             }
             Event::Job(
                 told @ (JobEvent::Worker(
@@ -96,6 +96,16 @@ impl Moments {
                 | JobEvent::Generation(GenerationEvent::Halting { .. })),
             ) => self.remarks.push(format!("{told:?}")),
             Event::Job(_) | Event::Agent(_) => {}
+        }
+    }
+
+    /// As a rule at a switch, and all else was before. Where a join takes too long the others are halted for it, and it has the state from them then.
+    fn takes_part(&mut self, at: u64) {
+        self.switched = at;
+        for before in [&mut self.snapshot, &mut self.caught_up] {
+            if *before == 0 {
+                *before = at;
+            }
         }
     }
 
