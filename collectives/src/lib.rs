@@ -18,7 +18,6 @@ pub mod gradient;
 pub mod group;
 pub mod layout;
 pub mod limits;
-mod lingering;
 pub mod links;
 pub mod moves;
 pub mod reduce;

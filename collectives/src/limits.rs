@@ -11,8 +11,8 @@ pub const ALIGNMENT: usize = 64;
 /// is the back-pressure.
 pub const QUEUED_CHUNKS: usize = 8;
 
-/// For so long what waits within a host looks again before it sleeps: an end of a shared-memory link for the other, a ring for its worker's gradient, a training
-/// thread for the sum. About what sleeping and being woken cost.
+/// For so long an end of a shared-memory link looks again whether the other is ready, before it sleeps: about what sleeping and being woken
+/// cost.
 pub const LOOK_AGAIN: Duration = Duration::from_micros(20);
 
 /// Runs of bytes that a link over QUIC holds of what came and is not read: a run came with one packet, and keeps alive what came together with it,

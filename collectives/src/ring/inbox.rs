@@ -1,7 +1,6 @@
 //! What this worker told its ring, sorted by step. Knows which gradients a step needs, and no links.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use sardana_protocol::job::Order;
 use sardana_protocol::messages::Trailer;
@@ -13,7 +12,6 @@ use tokio::sync::mpsc::error::TryRecvError;
 
 use super::{PieceError, RingConfig, RingError, RingInput};
 use crate::gradient::{GradientBuffer, GradientView};
-use crate::lingering::lingers;
 
 /// What one rank brings to one step.
 #[derive(Debug)]
@@ -37,8 +35,6 @@ pub(super) struct Piece {
 #[derive(Debug)]
 pub(super) struct Inbox {
     inputs: UnboundedReceiver<RingInput>,
-    /// Whether the task that waits here looks again before it sleeps.
-    lingers: bool,
     buffer_bytes: usize,
     first_step: Step,
     current: Step,
@@ -72,10 +68,9 @@ pub(super) fn own(shards: ShardRange, pieces: &[Piece]) -> &[Piece] {
 }
 
 impl Inbox {
-    pub(super) fn new(config: &RingConfig, inputs: UnboundedReceiver<RingInput>, lingers: bool) -> Self {
+    pub(super) fn new(config: &RingConfig, inputs: UnboundedReceiver<RingInput>) -> Self {
         Self {
             inputs,
-            lingers,
             buffer_bytes: config.layout.bytes(),
             first_step: config.step,
             current: config.step,
@@ -91,29 +86,13 @@ impl Inbox {
     pub(super) async fn contribution(&mut self, step: Step) -> Result<Option<Contribution>, RingError> {
         self.current = step;
         while !self.complete(step) {
-            let Some(input) = self.next().await else {
+            let Some(input) = self.inputs.recv().await else {
                 return Ok(None);
             };
             self.accept(input)?;
         }
         let pieces = self.pieces.remove(&step).unwrap_or_default();
         Ok(self.begun.remove(&step).map(|into| Contribution { into, pieces }))
-    }
-
-    /// What comes next. None when the inbox was closed.
-    async fn next(&mut self) -> Option<RingInput> {
-        if self.lingers {
-            let since = Instant::now();
-            loop {
-                match self.inputs.try_recv() {
-                    Ok(input) => return Some(input),
-                    Err(TryRecvError::Disconnected) => return None,
-                    Err(TryRecvError::Empty) if lingers(since).await => {}
-                    Err(TryRecvError::Empty) => break,
-                }
-            }
-        }
-        self.inputs.recv().await
     }
 
     /// The trailer for a sum that this rank closes now.

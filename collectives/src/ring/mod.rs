@@ -25,7 +25,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use sardana_protocol::job::{Compression, Order};
-use sardana_protocol::messages::{LinkKind, Trailer};
+use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{HopId, Part};
 use sardana_protocol::words::{Generation, Rank, ShardRange, Step};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -90,18 +90,6 @@ pub struct RingLinks {
     pub first: PlanLinks,
     /// The links of the later steps' plan.
     pub steady: PlanLinks,
-}
-
-impl RingLinks {
-    /// Whether some of them pass through memory that two processes share.
-    fn share_memory(&self) -> bool {
-        let plans = [&self.first, &self.steady];
-        let kinds = plans.into_iter().flat_map(|PlanLinks { outgoing, incoming }| {
-            let outgoing = outgoing.values().map(LinkSender::kind);
-            outgoing.chain(incoming.values().map(LinkReceiver::kind))
-        });
-        kinds.into_iter().any(|kind| kind == LinkKind::SharedMemory)
-    }
 }
 
 /// What the ring is told by this worker. Nothing comes back but finished sums.
@@ -185,11 +173,9 @@ pub async fn run(
     inbox: UnboundedReceiver<RingInput>,
     mut completed: impl FnMut(CompletedSum),
 ) -> Result<(), RingError> {
-    // What a small step waits for comes soon where all of it is on this host.
-    let lingers = links.share_memory();
     let mut first = Executor::new(&config, PlanSlot::First, links.first)?;
     let mut steady = Executor::new(&config, PlanSlot::Steady, links.steady)?;
-    let mut inbox = Inbox::new(&config, inbox, lingers);
+    let mut inbox = Inbox::new(&config, inbox);
     let mut step = config.step;
     let mut elsewhere = first.begin_elsewhere(&config).await?;
     while let Some(contribution) = inbox.contribution(step).await? {

@@ -17,13 +17,10 @@ mod tests;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Instant;
 
 use bytes::Bytes;
 use sardana_collectives::gradient::{GradientBuffer, WriteMode};
 use sardana_collectives::layout::Layout;
-use sardana_collectives::limits::LOOK_AGAIN;
 use sardana_collectives::ring::CompletedSum;
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::member::{Event, Heartbeat, Member};
@@ -96,26 +93,12 @@ pub enum Task {
 /// Wakes the training thread, or the task that does its work.
 #[derive(Debug, Default)]
 struct Changed {
-    /// How often something has changed.
-    times: AtomicU64,
     blocking: Condvar,
     waiting: Notify,
 }
 
 impl Changed {
-    /// Lets others run until something has changed beyond so many `times`, or until it is time to sleep. Says whether it was not that time yet.
-    fn lingers(&self, times: u64, since: Instant) -> bool {
-        while since.elapsed() < LOOK_AGAIN {
-            if self.times.load(Ordering::Relaxed) != times {
-                return true;
-            }
-            thread::yield_now();
-        }
-        false
-    }
-
     fn notify_all(&self) {
-        self.times.fetch_add(1, Ordering::Relaxed);
         self.blocking.notify_all();
         self.waiting.notify_waiters();
     }
@@ -269,20 +252,11 @@ impl StepDriver {
     #[must_use]
     pub fn next(&self) -> Task {
         let mut inner = self.lock();
-        // A small sum is back before this thread would have been sent to sleep and woken.
-        let (since, mut lingers) = (Instant::now(), true);
         loop {
             let found;
             (inner, found) = self.task(inner);
             if let Some(task) = found {
                 return task;
-            }
-            if lingers {
-                let times = self.changed.times.load(Ordering::Relaxed);
-                drop(inner);
-                lingers = self.changed.lingers(times, since);
-                inner = self.lock();
-                continue;
             }
             inner = self.changed.blocking.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
