@@ -182,7 +182,7 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
     let world_size = u32::try_from(seats.len()).unwrap_or(u32::MAX);
     let visits = even(job.order, job.shards, seats.len())?;
     let plan = Plan::new(job.order, world_size, &visits);
-    let mut ends = in_process_links(&plan, seats.len());
+    let mut ends = RingLinks::of_all(&plan, &plan, links::in_process);
     let members: Vec<MemberAddress> = (0..u64::from(world_size))
         .map(|id| MemberAddress {
             worker: WorkerId::new(id),
@@ -276,20 +276,6 @@ async fn run_ring(
         probe: None,
     };
     ring::run(config, links, inbox, |sum| driver.summed(sum)).await
-}
-
-/// Both ends of every hop, by rank.
-fn in_process_links(plan: &Plan, ranks: usize) -> Vec<RingLinks> {
-    let mut ends: Vec<RingLinks> = (0..ranks).map(|_| RingLinks::default()).collect();
-    let slots: [fn(&mut RingLinks) -> &mut PlanLinks; 2] = [|links| &mut links.first, |links| &mut links.steady];
-    for slot in slots {
-        for hop in plan.hops() {
-            let (sender, receiver) = links::in_process();
-            slot(&mut ends[hop.from.index()]).outgoing.insert(hop.id, sender);
-            slot(&mut ends[hop.to.index()]).incoming.insert(hop.id, receiver);
-        }
-    }
-    ends
 }
 
 /// What one worker ended with.

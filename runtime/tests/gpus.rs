@@ -45,9 +45,7 @@ fn each_library_is_found_or_says_why_not_and_what_it_would_be_for() {
 
 #[test]
 fn gpus_are_told_as_the_driver_shows_them() {
-    let Some(compiler) = Compiler::find() else {
-        return println!("skipped: no C++ compiler is installed, or the variable CXX names none");
-    };
+    let Some(compiler) = Compiler::or_skip() else { return };
     let driver = compiler.driver(&[]).unwrap();
     let folder = driver.folder().as_os_str();
     let found = findings(&[("LD_LIBRARY_PATH", folder), ("TWIN_DEVICES", "2".as_ref())]);
@@ -92,9 +90,7 @@ fn bench(arguments: &[&str], driver: Option<&DriverFiles>) -> Output {
 
 #[test]
 fn what_a_gpu_reaches_is_measured_beside_its_own_copies() {
-    let Some(compiler) = Compiler::find() else {
-        return println!("skipped: no C++ compiler is installed, or the variable CXX names none");
-    };
+    let Some(compiler) = Compiler::or_skip() else { return };
     let driver = driver(&compiler);
     let output = bench(&["--size", "32000B", "--json"], Some(&driver));
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
@@ -137,9 +133,7 @@ fn what_a_gpu_reaches_is_measured_beside_its_own_copies() {
 
 #[test]
 fn what_cannot_be_measured_on_a_gpu_is_said() {
-    let Some(compiler) = Compiler::find() else {
-        return println!("skipped: no C++ compiler is installed, or the variable CXX names none");
-    };
+    let Some(compiler) = Compiler::or_skip() else { return };
     let driver = driver(&compiler);
     let large = bench(&["--size", "2GiB"], Some(&driver));
     let words = String::from_utf8(large.stderr).unwrap();

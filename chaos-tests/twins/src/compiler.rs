@@ -63,6 +63,11 @@ pub enum CompileError {
     Io(#[from] io::Error),
 }
 
+/// Says that a test is skipped, for want of a compiler.
+pub(crate) fn skips() {
+    println!("skipped: no C++ compiler is installed, or the variable CXX names none");
+}
+
 impl Compiler {
     /// The one that the variable `CXX` names, or else the first that is installed, and that can announce what kernels access. None where there is none.
     #[must_use]
@@ -70,6 +75,16 @@ impl Compiler {
         let named = std::env::var_os("CXX").filter(|name| !name.is_empty()).map(PathBuf::from);
         let names = named.map_or_else(|| ["c++", "g++", "clang++"].map(PathBuf::from).to_vec(), |named| vec![named]);
         names.into_iter().find_map(Self::at)
+    }
+
+    /// The same; where there is none it says that a test is skipped.
+    #[must_use]
+    pub fn or_skip() -> Option<Self> {
+        let found = Self::find();
+        if found.is_none() {
+            skips();
+        }
+        found
     }
 
     fn at(path: PathBuf) -> Option<Self> {

@@ -14,12 +14,12 @@ use std::ffi::{CStr, CString, OsString, c_char};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use libloading::Library;
 use tempfile::TempDir;
 
-use crate::compiler::{CompileError, Compiler};
+use crate::compiler::{CompileError, Compiler, skips};
 use crate::source::Source;
 
 /// The driver's own sources.
@@ -214,6 +214,19 @@ impl Compiler {
 }
 
 impl Driver {
+    /// The one of a process, made once, with these kernels. Where there is no compiler it says each time that a test is skipped.
+    ///
+    /// # Panics
+    /// When the kernels cannot be compiled.
+    pub fn once(made: &OnceLock<Option<Self>>, kernels: impl FnOnce() -> Vec<Source>) -> Option<&Self> {
+        let make = || Some(Compiler::find()?.driver(&kernels()).expect("the twin driver is made"));
+        let driver = made.get_or_init(make).as_ref();
+        if driver.is_none() {
+            skips();
+        }
+        driver
+    }
+
     /// The functions of CUDA's driver that it has, and no others: a program that calls another one finds it missing.
     #[must_use]
     pub fn functions() -> Vec<&'static str> {
@@ -307,6 +320,15 @@ impl Session<'_> {
         // SAFETY: as above; it writes six numbers, which are what `Left` consists of.
         unsafe { call::<unsafe extern "C" fn(*mut Left)>(self.library, b"twin_left\0")(&raw mut left) };
         left
+    }
+
+    /// Requires that nothing was wrong, and that everything was given back.
+    ///
+    /// # Panics
+    /// When that is not so.
+    pub fn ends_well(&self) {
+        assert_eq!(self.fault(), None);
+        assert_eq!(self.left(), Left::default());
     }
 }
 

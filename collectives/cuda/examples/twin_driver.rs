@@ -24,8 +24,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let Some(compiler) = Compiler::find() else {
-        println!("skipped: no C++ compiler is installed, or the variable CXX names none");
+    let Some(compiler) = Compiler::or_skip() else {
         return ExitCode::from(3);
     };
     match write(&compiler, &folder, wrong) {

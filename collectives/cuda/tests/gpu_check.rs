@@ -55,9 +55,7 @@ fn with(right: &DriverFiles, mutant: &DriverFiles) -> Vec<(OsString, OsString)> 
 
 #[test]
 fn right_kernels_are_right_and_a_wrong_bit_in_one_is_found_there_alone() {
-    let Some(compiler) = Compiler::find() else {
-        return println!("skipped: no C++ compiler is installed, or the variable CXX names none");
-    };
+    let Some(compiler) = Compiler::or_skip() else { return };
     let right = compiler.driver_files(&Module::ALL.map(source)).unwrap();
     let (code, text) = check(right.environment());
     assert_eq!(code, Some(0), "{text}");
@@ -89,9 +87,7 @@ fn right_kernels_are_right_and_a_wrong_bit_in_one_is_found_there_alone() {
 
 #[test]
 fn what_is_wrong_in_the_first_pass_alone_is_told_as_well() {
-    let Some(compiler) = Compiler::find() else {
-        return println!("skipped: no C++ compiler is installed, or the variable CXX names none");
-    };
+    let Some(compiler) = Compiler::or_skip() else { return };
     // The first number that a process draws by `rand` is always this one. So one element of one launch is wrong.
     let wrong = "(rand() == 1804289383 ? 12345.0f : scores[i] - target)";
     let declared = "extern \"C\" int rand();\nextern \"C\" __global__ void distances";
@@ -114,9 +110,7 @@ fn what_is_wrong_in_the_first_pass_alone_is_told_as_well() {
 
 #[test]
 fn a_device_that_fails_and_one_that_is_not_there_are_told_apart() {
-    let Some(compiler) = Compiler::find() else {
-        return println!("skipped: no C++ compiler is installed, or the variable CXX names none");
-    };
+    let Some(compiler) = Compiler::or_skip() else { return };
     let files = compiler.driver_files(&Module::ALL.map(source)).unwrap();
     let mark = tempfile::tempdir().unwrap();
     let gone = DriverFiles::planted(Planted::DeviceGone, 300, &mark.path().join("gone"));
@@ -147,9 +141,7 @@ fn library(folder: &Path) -> Option<PathBuf> {
 
 #[test]
 fn a_gpu_is_described_with_what_decides_bits_on_it_and_with_nothing_that_is_not_there() {
-    let Some(compiler) = Compiler::find() else {
-        return println!("skipped: no C++ compiler is installed, or the variable CXX names none");
-    };
+    let Some(compiler) = Compiler::or_skip() else { return };
     let folder = tempfile::tempdir().unwrap();
     let files = compiler.driver_files(&[]).unwrap();
     // There are no kernels, so that it ends right after it has said what the GPU is.

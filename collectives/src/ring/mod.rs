@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::messages::Trailer;
-use sardana_protocol::plan::{HopId, Part};
+use sardana_protocol::plan::{HopId, Part, Plan};
 use sardana_protocol::words::{Generation, Rank, ShardRange, Step};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -90,6 +90,24 @@ pub struct RingLinks {
     pub first: PlanLinks,
     /// The links of the later steps' plan.
     pub steady: PlanLinks,
+}
+
+impl RingLinks {
+    /// All ranks' links, in the order of ranks: a new one for each hop of either plan. For ranks of one process.
+    #[must_use]
+    pub fn of_all(first: &Plan, steady: &Plan, mut make: impl FnMut() -> (LinkSender, LinkReceiver)) -> Vec<Self> {
+        type Slot = fn(&mut RingLinks) -> &mut PlanLinks;
+        let mut all: Vec<Self> = first.parts().iter().map(|_| Self::default()).collect();
+        let slots: [(&Plan, Slot); 2] = [(first, |links| &mut links.first), (steady, |links| &mut links.steady)];
+        for (plan, slot) in slots {
+            for hop in plan.hops() {
+                let (sender, receiver) = make();
+                slot(&mut all[hop.from.index()]).outgoing.insert(hop.id, sender);
+                slot(&mut all[hop.to.index()]).incoming.insert(hop.id, receiver);
+            }
+        }
+        all
+    }
 }
 
 /// What the ring is told by this worker. Nothing comes back but finished sums.

@@ -177,27 +177,7 @@ pub(crate) fn retry(world: u32, shards: u32) -> Vec<Visit> {
 
 /// Makes a link for each hop of both plans.
 pub(crate) fn in_process_links(first: &Plan, steady: &Plan) -> Vec<RingLinks> {
-    make_links(first, steady, links::in_process)
-}
-
-/// The links of one of a generation's two plans.
-type Slot = fn(&mut RingLinks) -> &mut PlanLinks;
-
-pub(crate) fn make_links(
-    first: &Plan,
-    steady: &Plan,
-    mut make: impl FnMut() -> (LinkSender, LinkReceiver),
-) -> Vec<RingLinks> {
-    let mut rings: Vec<RingLinks> = (0..first.parts().len()).map(|_| RingLinks::default()).collect();
-    let slots: [(&Plan, Slot); 2] = [(first, |links| &mut links.first), (steady, |links| &mut links.steady)];
-    for (plan, slot) in slots {
-        for hop in plan.hops() {
-            let (sender, receiver) = make();
-            slot(&mut rings[hop.from.index()]).outgoing.insert(hop.id, sender);
-            slot(&mut rings[hop.to.index()]).incoming.insert(hop.id, receiver);
-        }
-    }
-    rings
+    RingLinks::of_all(first, steady, links::in_process)
 }
 
 pub(crate) fn config(rank: u32, first: &Plan, steady: &Plan, layout: &Arc<Layout>) -> RingConfig {

@@ -12,7 +12,7 @@ use sardana_protocol::messages::Trailer;
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::Step;
 
-use crate::dance::{Dance, FIRST_STEP, Gradient, Values, in_process_links, make_links};
+use crate::dance::{Dance, FIRST_STEP, Gradient, Values, in_process_links};
 
 const COMPRESSIONS: [Compression; 3] = [Compression::None, Compression::Bf16, Compression::F16];
 
@@ -127,7 +127,7 @@ async fn all_ranks_agree_and_are_close_to_the_sequential_sum() {
 
 /// What all ranks have sent over links in so many steps, by the links' meters.
 async fn sent(dance: &Dance, steps: u64) -> u64 {
-    let links = make_links(&dance.first, &dance.steady, links::in_process);
+    let links = RingLinks::of_all(&dance.first, &dance.steady, links::in_process);
     let senders = |links: &RingLinks| -> Vec<Meter> {
         let senders = links.first.outgoing.values().chain(links.steady.outgoing.values());
         senders.map(|sender| sender.meter().clone()).collect()

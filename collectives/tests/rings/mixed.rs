@@ -12,7 +12,7 @@ use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::Step;
 use tokio::net::UnixStream;
 
-use crate::dance::{Dance, FIRST_STEP, Gradient, make_links, random, visit};
+use crate::dance::{Dance, FIRST_STEP, Gradient, random, visit};
 use crate::loopback::{Loopback, loopback};
 
 const JOBS: u64 = 40;
@@ -108,7 +108,7 @@ async fn any_split_over_any_links_gives_the_bits_of_sequential_addition() {
         for _hop in dance.first.hops().iter().chain(dance.steady.hops()) {
             pairs.push(draw.link(&loopback).await);
         }
-        let links = make_links(&dance.first, &dance.steady, || pairs.pop().unwrap());
+        let links = RingLinks::of_all(&dance.first, &dance.steady, || pairs.pop().unwrap());
         let meters: Vec<_> = links
             .iter()
             .flat_map(|links| links.steady.outgoing.values())

@@ -1,5 +1,5 @@
-//! A multi-layer perceptron on MNIST that trains on GPUs by Sardana's kernels alone, and on processors by their references: to the same bits, so that a
-//! job may have workers on both. Rectifiers and squared distances from one-hot labels, since no device agrees with another on an exponential.
+//! A multi-layer perceptron on MNIST that trains on GPUs by Sardana's kernels alone, and on processors by their references and a fit's own update: to the same bits, so
+//! that a job may have workers on both. Rectifiers and squared distances from one-hot labels, since no device agrees with another on an exponential.
 //!
 //! - [`shape`]: sizes, and where tensors lie; [`arithmetic`]: what is computed; [`host`], and `gpu` with the feature `cuda`: on what.
 

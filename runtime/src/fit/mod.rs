@@ -9,6 +9,7 @@
 //!   comes down and goes up again at each update, which is slower.
 
 mod error;
+mod held_out;
 mod network;
 mod norm;
 #[cfg(feature = "cuda")]
@@ -34,11 +35,12 @@ pub use error::FitError;
 pub use network::{DeviceChange, DeviceNetwork};
 pub use network::{Network, Parameter, Role, Values};
 
+use held_out::HeldOut;
 use slots::Slots;
 use state::{Place, State};
 use update::Rule;
 
-use crate::data::{Coming, DataError, DataFingerprint, DataHash, Dataset, HeldBytes, Loader, SampleRandom, Shard};
+use crate::data::{Coming, DataError, DataFingerprint, Dataset, HeldBytes, Loader, Shard};
 use crate::model::{DeviceMemory, GradientWriter, Mean, ModelError, SharedState, Step, Summation, Trainable};
 use crate::optim::Optimizer;
 use crate::schedule::Schedule;
@@ -105,14 +107,6 @@ where
     fn of(&self, shard: &Shard, into: &mut Vec<D::Item>) -> Result<(), DataError> {
         self.samples_into(shard, into)
     }
-}
-
-/// Samples that the network is measured by.
-struct HeldOut<T> {
-    samples: Arc<dyn Dataset<Item = T>>,
-    hash: DataHash,
-    seed: u64,
-    batch: usize,
 }
 
 /// A fit as it is put together. [`Self::build`] checks it.
@@ -273,40 +267,6 @@ impl<N: Network> FitBuilder<N> {
             held_out,
             room: Cell::default(),
         })
-    }
-}
-
-impl<T: Send> HeldOut<T> {
-    fn new(samples: Arc<dyn Dataset<Item = T>>, seed: u64, batch: usize) -> Result<Self, FitError> {
-        if samples.is_empty() {
-            return Err(FitError::NothingHeldOut);
-        }
-        let hash = samples.fingerprint()?.hash();
-        Ok(Self {
-            samples,
-            hash,
-            seed,
-            batch,
-        })
-    }
-
-    /// The most that are measured at once.
-    fn at_once(&self) -> u64 {
-        self.samples.len().min(self.batch as u64)
-    }
-
-    /// Sums of the metrics over all samples, and how many they are.
-    fn measure(&self, network: &impl Network<Item = T>, metrics: usize) -> Result<(Vec<f64>, u64), ModelError> {
-        let (count, mut sums) = (self.samples.len(), vec![0.0; metrics]);
-        let mut start = 0;
-        while start < count {
-            let end = count.min(start + self.batch as u64);
-            let get = |index| self.samples.get(index, &SampleRandom::held_out(self.seed, index));
-            let items = (start..end).map(get).collect::<Result<Vec<_>, _>>()?;
-            network.measure(&items, &mut sums)?;
-            start = end;
-        }
-        Ok((sums, count))
     }
 }
 

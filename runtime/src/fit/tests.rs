@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
 use super::*;
-use crate::data::{DataFingerprint, DataHash, DatasetExt, Sampler};
+use crate::data::{DataFingerprint, DataHash, DatasetExt, SampleRandom, Sampler};
 use crate::job::Job;
 use crate::local;
 use crate::model::{Probe, probe};

@@ -15,7 +15,7 @@ use sardana::{Job, JobSpec, Step, reference};
 use sardana_cuda::device::{Device, DeviceError, Traffic};
 
 use network::{Net, Waves};
-use twin::{driver, ends_well};
+use twin::driver;
 
 /// Bytes of all tensors of the network, and of those that follow means and variances.
 const BYTES: u64 = 4 * (37 * 61 + 61 + 5 + 5);
@@ -66,7 +66,7 @@ fn ends_like_on_the_host<O: Optimizer + Copy + 'static>(optimizer: O) -> Traffic
             );
             assert_eq!(there.evaluate().unwrap(), plain.results);
             drop((there, device));
-            ends_well(&session);
+            session.ends_well();
         }
     }
     traffic
@@ -135,7 +135,7 @@ fn a_state_is_shown_and_loaded_there_as_on_the_host() {
             assert_eq!(state_hash(&next, spec().steps).unwrap(), plain.hash, "seed {seed}");
         }
         drop(device);
-        ends_well(&session);
+        session.ends_well();
     }
 }
 
@@ -168,7 +168,7 @@ fn what_is_shared_is_one_boundary_whatever_is_updated_meanwhile() {
         let plain = reference::train(&spec(), &mut fit(Net::on_host(), AdamW::new(), None).unwrap()).unwrap();
         assert_eq!(state_hash(&there, spec().steps).unwrap(), plain.hash);
         drop((there, device));
-        ends_well(&session);
+        session.ends_well();
     }
 }
 
@@ -197,7 +197,7 @@ fn what_is_not_a_number_is_the_same_one_there_as_on_the_host() {
             "{others:x?}"
         );
         drop(device);
-        ends_well(&session);
+        session.ends_well();
     }
 }
 
@@ -236,5 +236,5 @@ fn a_device_without_room_is_said_and_costs_the_fit_alone() {
     }
     assert_eq!(hash(&there), hash(&here));
     drop((there, device));
-    ends_well(&session);
+    session.ends_well();
 }

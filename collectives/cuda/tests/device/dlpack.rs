@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sardana_cuda::device::{Device, DeviceTensor, DlPack, DlPackError, Stream};
 use sardana_twins::{Planted, Session};
 
-use super::twin::{driver, ends_well};
+use super::twin::driver;
 
 /// `DLTensor`, as its header has it.
 #[repr(C)]
@@ -146,7 +146,7 @@ fn each(check: impl Fn(&Device, &Library, &Session<'_>)) {
         let library = Library::new(&device);
         check(&device, &library, &session);
         drop((library, device));
-        ends_well(&session);
+        session.ends_well();
     }
 }
 

@@ -6,7 +6,7 @@ use sardana_cuda::driver::{Absent, Driver};
 use sardana_cuda::reference::dense::Sizes;
 use sardana_twins::{Count, Planted};
 
-use super::twin::{driver, ends_well};
+use super::twin::driver;
 
 #[test]
 fn the_first_failure_is_what_every_later_call_says() {
@@ -49,7 +49,7 @@ fn a_gpu_that_there_is_not_is_refused() {
     assert_eq!(Device::open(1).unwrap_err(), expected);
     let found = Driver::of_this_machine().unwrap();
     assert_eq!((found.devices(), found.version().to_string()), (1, "12.8".to_owned()));
-    ends_well(&session);
+    session.ends_well();
 }
 
 /// Tensors on a device, and one on another.
@@ -83,7 +83,7 @@ fn are_refused(calls: impl Fn(&mut Tensors) -> Vec<(Result<(), DeviceError>, &'s
     }
     assert_eq!(session.count(Count::Launches), 0);
     drop((tensors, other));
-    ends_well(&session);
+    session.ends_well();
 }
 
 #[test]
@@ -229,5 +229,5 @@ fn what_gpus_there_are_is_told() {
         is_instance: false,
     };
     assert_eq!(gpus, [expected]);
-    ends_well(&session);
+    session.ends_well();
 }

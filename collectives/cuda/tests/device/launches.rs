@@ -6,7 +6,7 @@ use sardana_cuda::parameters::{Adam, Descent};
 use sardana_cuda::reference::{dense, halves, hashes, norms, pointwise, sums, tensors, updates};
 
 use super::numbers::{Any, Numbers};
-use super::twin::{driver, ends_well};
+use super::twin::driver;
 
 const SEEDS: u64 = 4;
 const STREAMS: [Stream; 2] = [Stream::Compute, Stream::Copies];
@@ -22,7 +22,7 @@ fn each(check: impl Fn(&Device, Stream, &mut Numbers)) {
         }
         device.synchronize().unwrap();
         drop(device);
-        ends_well(&session);
+        session.ends_well();
     }
 }
 

@@ -5,7 +5,7 @@ use sardana_cuda::device::{
 };
 use sardana_twins::Left;
 
-use super::twin::{driver, ends_well};
+use super::twin::driver;
 
 #[test]
 fn what_is_put_on_the_device_comes_back() {
@@ -33,7 +33,7 @@ fn what_is_put_on_the_device_comes_back() {
             );
         }
         drop(device);
-        ends_well(&session);
+        session.ends_well();
     }
 }
 
@@ -58,7 +58,7 @@ fn pinned_memory_goes_up_and_down_in_parts() {
         let traffic = device.traffic();
         assert_eq!((traffic.up, traffic.down), (12, 16));
         drop((tensor, memory, device));
-        ends_well(&session);
+        session.ends_well();
     }
 }
 
@@ -99,7 +99,7 @@ fn memory_is_counted_and_what_is_beyond_the_limit_is_refused() {
     drop((second, pinned));
     assert_eq!((device.memory().held, device.pinned().held), (0, 0));
     drop(device);
-    ends_well(&session);
+    session.ends_well();
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_device_that_is_full_says_so_and_is_of_use_afterwards() {
     assert_eq!((device.memory().held, device.memory().refused), (700, 1));
     assert_eq!(first.to_vec().unwrap(), [0; 700]);
     drop((first, device));
-    ends_well(&session);
+    session.ends_well();
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn what_is_not_given_back_is_counted() {
     let clone = device.clone();
     assert!(clone == device && clone != Device::open(0).unwrap());
     drop((tensor, device, clone));
-    ends_well(&session);
+    session.ends_well();
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn memory_of_another_library_is_used_and_not_freed() {
     drop((own, shard));
     assert_eq!(owner.to_vec().unwrap(), [1.0, 12.0, 23.0]);
     drop((owner, device));
-    ends_well(&session);
+    session.ends_well();
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_stream_of_another_library_becomes_that_of_computing() {
     let tensor = DeviceTensor::from_slice(&device, Stream::Compute, &[7_u32]).unwrap();
     assert_eq!(tensor.to_vec().unwrap(), [7]);
     drop((tensor, device, context));
-    ends_well(&session);
+    session.ends_well();
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn any_thread_may_use_a_device_and_give_its_memory_back() {
         });
         assert_eq!(sums, [[11.0, 12.0], [21.0, 22.0]]);
         std::thread::spawn(move || drop((shard, device))).join().unwrap();
-        ends_well(&session);
+        session.ends_well();
     }
 }
 
@@ -243,7 +243,7 @@ fn values_of_any_length_pass_through_memory_of_one_size() {
         transfer.up::<f32>(&[], &mut there.part_mut(3..3)).unwrap();
         assert_eq!(device.pinned().peak, pinned, "as much memory as it began with");
         drop((transfer, there, one, device));
-        ends_well(&session);
+        session.ends_well();
     }
 }
 
@@ -286,6 +286,6 @@ fn a_tensor_that_is_lent_is_copied_before_it_is_changed_and_only_then() {
             "seed {seed}"
         );
         drop((tensor, one, transfer, device));
-        ends_well(&session);
+        session.ends_well();
     }
 }

@@ -2,7 +2,7 @@
 
 use sardana_cuda::device::{Device, DeviceTensor, Stream};
 
-use super::twin::{driver, ends_well};
+use super::twin::driver;
 
 #[test]
 fn times_of_a_stream_follow_one_another_and_add_up() {
@@ -22,7 +22,7 @@ fn times_of_a_stream_follow_one_another_and_add_up() {
         assert!(parts.abs_diff(whole).as_secs_f64() <= 1e-6 * whole.as_secs_f64().max(1e-6));
         assert!(between(2, 0).is_zero(), "it was before");
         drop((times, device));
-        ends_well(&session);
+        session.ends_well();
     }
 }
 
@@ -41,7 +41,7 @@ fn copies_within_a_device_have_the_same_bits_and_follow_what_was_enqueued_before
             assert_eq!(found, [0.0, f32::NAN, -0.0, 3.0].map(f32::to_bits));
         }
         drop(device);
-        ends_well(&session);
+        session.ends_well();
     }
 }
 
@@ -58,5 +58,5 @@ fn what_is_free_is_what_is_not_held() {
     device.synchronize().unwrap();
     assert_eq!(device.free_memory().unwrap(), free);
     drop(device);
-    ends_well(&session);
+    session.ends_well();
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use sardana_cuda::kernels::Module;
-use sardana_twins::{Compiler, Driver, Left, Session, Source};
+use sardana_twins::{Driver, Source};
 
 fn source(module: Module) -> Source {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
@@ -18,19 +18,5 @@ fn source(module: Module) -> Source {
 /// The driver with all kernels; none, and a line that says so, where there is no compiler.
 pub(crate) fn driver() -> Option<&'static Driver> {
     static DRIVER: OnceLock<Option<Driver>> = OnceLock::new();
-    let make = || {
-        let compiler = Compiler::find()?;
-        Some(compiler.driver(&Module::ALL.map(source)).expect("the twin driver is made"))
-    };
-    let driver = DRIVER.get_or_init(make).as_ref();
-    if driver.is_none() {
-        println!("skipped: no C++ compiler is installed, or the variable CXX names none");
-    }
-    driver
-}
-
-/// Requires that nothing was wrong, and that everything was given back.
-pub(crate) fn ends_well(session: &Session<'_>) {
-    assert_eq!(session.fault(), None);
-    assert_eq!(session.left(), Left::default());
+    Driver::once(&DRIVER, || Module::ALL.map(source).to_vec())
 }

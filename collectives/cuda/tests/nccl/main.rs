@@ -29,10 +29,7 @@ impl Host {
 
     /// The same with kernels.
     fn with(with_nccl: bool, kernels: &[Source]) -> Option<Self> {
-        let Some(compiler) = Compiler::find() else {
-            println!("skipped: no C++ compiler is installed, or the variable CXX names none");
-            return None;
-        };
+        let compiler = Compiler::or_skip()?;
         let driver = compiler.driver_files(kernels).unwrap();
         let driver = if with_nccl {
             driver.with_nccl(&compiler).unwrap()

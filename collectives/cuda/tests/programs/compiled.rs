@@ -10,7 +10,7 @@ use sardana_cuda::program::{CompileError, CompilerAbsent, Options, Origin, Progr
 use tempfile::TempDir;
 
 use super::numbers::Numbers;
-use super::swish::{HEADER, SOURCE, device, driver, ends_well, gives_its_bits, line};
+use super::swish::{HEADER, SOURCE, device, driver, gives_its_bits, line};
 
 /// Runs a check on a twin of a device; a line that says why not, where there is no compiler for it, or no NVRTC. That one is named and not found is no reason.
 fn compiled(check: impl FnOnce(&Device)) {
@@ -34,7 +34,7 @@ fn compiled(check: impl FnOnce(&Device)) {
         }
     }
     drop(device);
-    ends_well(&session);
+    session.ends_well();
 }
 
 fn is_named() -> bool {

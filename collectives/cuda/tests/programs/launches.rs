@@ -5,7 +5,7 @@ use sardana_cuda::program::{Launch, Origin, Program, ProgramError, Takes, Truste
 use sardana_twins::{Count, Planted};
 
 use super::numbers::Numbers;
-use super::swish::{PTX, device, driver, ends_well, enqueue_forward, gives_its_bits, line};
+use super::swish::{PTX, device, driver, enqueue_forward, gives_its_bits, line};
 
 fn program(device: &Device) -> Program {
     Program::from_ptx(device, "swish", PTX).unwrap()
@@ -33,7 +33,7 @@ fn an_activation_of_a_users_gives_the_bits_of_its_reference_on_either_stream() {
             }
         }
         drop((program, device));
-        ends_well(&session);
+        session.ends_well();
     }
 }
 
@@ -58,7 +58,7 @@ fn each_type_of_a_number_comes_as_it_is() {
     ];
     assert_eq!(out.to_vec().unwrap(), expected);
     drop((out, kernel, device));
-    ends_well(&session);
+    session.ends_well();
 }
 
 /// Makes a launch with an output, and with tensors of this device and of another one.
@@ -127,7 +127,7 @@ fn a_launch_that_does_not_fit_says_so_and_enqueues_nothing() {
     enqueue_forward(&kernel, Stream::Compute, line(1, 4), (&mut out, &values));
     assert_eq!(out.to_vec().unwrap(), super::swish::forward(&[1.0; 4]));
     drop((out, values, foreign, kernel, device, other));
-    ends_well(&session);
+    session.ends_well();
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn no_more_threads_are_launched_than_any_device_has() {
     }
     assert_eq!(session.count(Count::Launches), 0);
     drop((out, values, kernel, device));
-    ends_well(&session);
+    session.ends_well();
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_kernel_that_there_is_not_is_told_with_those_that_there_are() {
         "{words}"
     );
     drop((program, device));
-    ends_well(&session);
+    session.ends_well();
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn what_is_no_ptx_is_refused_and_the_device_is_of_use() {
     assert!(matches!(&error, ProgramError::Refused { code: 500, .. }), "{error}");
     gives_its_bits(&program(&device), Stream::Compute, line(1, 4), [&[1.0, 2.0], &[3.0, 4.0]]);
     drop(device);
-    ends_well(&session);
+    session.ends_well();
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn code_stays_until_it_has_run_and_goes_with_the_last_that_knows_it() {
         assert_eq!((session.left().modules, session.fault()), (0, None));
         assert_eq!(out.to_vec().unwrap(), super::swish::forward(&[2.0; 9]));
         drop((out, values, device));
-        ends_well(&session);
+        session.ends_well();
     }
 }
 
@@ -255,7 +255,7 @@ fn a_launch_that_the_device_has_no_room_for_is_no_failure_of_the_device() {
     enqueue_forward(&kernel, Stream::Compute, line(1, 1), (&mut out, &values));
     assert_eq!(out.to_vec().unwrap(), super::swish::forward(&[1.0]));
     drop((out, values, kernel, device));
-    ends_well(&session);
+    session.ends_well();
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use sardana_cuda::device::{Device, DeviceTensor, Stream};
 use sardana_cuda::geometry::Geometry;
 use sardana_cuda::program::{LoadedKernel, Program, Trusted};
-use sardana_twins::{Compiler, Driver, Left, Session, Source};
+use sardana_twins::{Driver, Source};
 
 pub(crate) const SOURCE: &str = include_str!("swish.cu");
 pub(crate) const HEADER: (&str, &str) = ("numbers.cuh", include_str!("numbers.cuh"));
@@ -28,18 +28,7 @@ pub(crate) fn twin_source() -> Source {
 /// The driver with these kernels; none, and a line that says so, where there is no compiler.
 pub(crate) fn driver() -> Option<&'static Driver> {
     static DRIVER: OnceLock<Option<Driver>> = OnceLock::new();
-    let make = || Some(Compiler::find()?.driver(&[twin_source()]).expect("the twin driver is made"));
-    let driver = DRIVER.get_or_init(make).as_ref();
-    if driver.is_none() {
-        println!("skipped: no C++ compiler is installed, or the variable CXX names none");
-    }
-    driver
-}
-
-/// Requires that nothing was wrong, and that everything was given back.
-pub(crate) fn ends_well(session: &Session<'_>) {
-    assert_eq!(session.fault(), None);
-    assert_eq!(session.left(), Left::default());
+    Driver::once(&DRIVER, || vec![twin_source()])
 }
 
 pub(crate) const fn line(blocks: u32, threads: u32) -> Geometry {

@@ -15,9 +15,7 @@ use sardana_protocol::job::Order;
 use sardana_protocol::plan::Plan;
 use sardana_protocol::words::{ShardRange, Step};
 
-use crate::dance::{
-    Dance, Dancer, FIRST_STEP, Gradient, config, in_process_links, layout, make_links, patiently, start, steady,
-};
+use crate::dance::{Dance, Dancer, FIRST_STEP, Gradient, config, in_process_links, layout, patiently, start, steady};
 use crate::far::Far;
 use crate::fast;
 use hall::{Fault, Hall, Notes};
@@ -44,7 +42,7 @@ async fn all_ranks_get_the_sum_and_no_tensor_goes_over_links() {
             summations,
             ..Dance::new(Order::Fast, world, shards)
         };
-        let links = make_links(&dance.first, &dance.steady, links::in_process);
+        let links = RingLinks::of_all(&dance.first, &dance.steady, links::in_process);
         let senders = |links: &RingLinks| -> Vec<Meter> {
             let senders = links.first.outgoing.values().chain(links.steady.outgoing.values());
             senders.map(|sender| sender.meter().clone()).collect()

@@ -13,7 +13,7 @@ use sardana_cuda::device::{Device, DeviceError, DeviceTensor, Stream, Traffic};
 use sardana_cuda::gradient::{OnDeviceError, WriteOnDevice};
 use sardana_twins::{Count, Planted};
 
-use super::twin::{driver, ends_well};
+use super::twin::driver;
 use shards::{Case, From, block_on, read, written_and_read};
 
 /// Gradients of two shards that are added to one another, of which some tensors stay on the device.
@@ -50,7 +50,7 @@ fn a_gradient_that_stays_on_the_device_has_the_bits_of_one_that_is_written_on_th
             assert_eq!(held, expected as u64);
         }
         drop((buffer, device));
-        ends_well(&session);
+        session.ends_well();
     }
 }
 
@@ -83,7 +83,7 @@ fn what_the_device_has_no_room_for_is_spilled_and_has_the_same_bits() {
         }
         last.clear();
         drop((buffers, last, device));
-        ends_well(&session);
+        session.ends_well();
     }
 }
 
@@ -106,7 +106,7 @@ fn what_carries_gradients_is_made_once_for_a_device_even_if_it_has_room_for_none
         let held = device.pinned().held;
         assert_eq!(held, asked[0], "it is kept");
         drop(device);
-        ends_well(&session);
+        session.ends_well();
     }
 }
 
@@ -136,7 +136,7 @@ fn a_gradient_is_computed_once_it_was_waited_for() {
         buffer.clear();
         buffer.wait_computed().unwrap();
         drop((buffer, device));
-        ends_well(&session);
+        session.ends_well();
     }
     assert!(waits > 0, "the device was never behind");
 }
@@ -176,7 +176,7 @@ fn what_crosses_is_what_is_asked_for() {
     let down = down + large.written_from_a_device();
     assert_eq!(device.traffic(), Traffic { up: 0, down });
     drop((buffer, device));
-    ends_well(&session);
+    session.ends_well();
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_gradient_whose_reader_is_gone_is_there_for_the_next() {
         drop(next);
         buffer.clear();
         drop((buffer, device));
-        ends_well(&session);
+        session.ends_well();
     }
 }
 
@@ -284,5 +284,5 @@ fn a_tensor_of_another_type_or_length_or_twice_or_of_another_device_is_refused()
     let mut writer = buffer.writer(&layout, WriteMode::Store);
     writer.write_device(0, &elsewhere.view()).unwrap();
     drop((buffer, four, five, elsewhere, device, other));
-    ends_well(&session);
+    session.ends_well();
 }

@@ -166,7 +166,7 @@ impl Ranks {
     pub(crate) fn run(&self) -> Vec<End> {
         let (layout, visits) = (Arc::new(self.layout()), self.visits());
         let plan = Plan::new(Order::Exact, visits.len() as u32, &visits);
-        let links = [(); 2].map(|()| made(&plan));
+        let links = [(); 2].map(|()| RingLinks::of_all(&plan, &plan, links::in_process));
         let [given_up, links] = links.map(Vec::into_iter);
         let ranks = given_up.zip(links).zip(&visits).map(|((given_up, links), visit)| {
             let part = plan.part(visit.rank).unwrap().clone();
@@ -242,21 +242,6 @@ impl Ranks {
         room.clear();
         Ok((bytes, traffic))
     }
-}
-
-/// A link for each hop.
-fn made(plan: &Plan) -> Vec<RingLinks> {
-    let mut all: Vec<RingLinks> = plan.parts().iter().map(|_| RingLinks::default()).collect();
-    for hop in plan.hops() {
-        let [first, steady] = [(); 2].map(|()| links::in_process());
-        let from = &mut all[hop.from.index()];
-        from.first.outgoing.insert(hop.id, first.0);
-        from.steady.outgoing.insert(hop.id, steady.0);
-        let to = &mut all[hop.to.index()];
-        to.first.incoming.insert(hop.id, first.1);
-        to.steady.incoming.insert(hop.id, steady.1);
-    }
-    all
 }
 
 /// What a ring is told that sums one step of these gradients.

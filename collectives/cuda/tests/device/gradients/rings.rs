@@ -7,7 +7,7 @@ use sardana_collectives::limits::{ALIGNMENT, LOWERED_BYTES, PASSING_AT_ONCE};
 use sardana_cuda::device::{Device, Traffic};
 use sardana_twins::Count;
 
-use super::super::twin::{driver, ends_well};
+use super::super::twin::driver;
 use super::ranks::Ranks;
 
 #[test]
@@ -28,7 +28,7 @@ fn a_sum_that_passes_devices_has_the_bits_of_the_ordered_sum() {
             ..Ranks::small(seed)
         }
         .check();
-        ends_well(&session);
+        session.ends_well();
     }
 }
 
@@ -55,7 +55,7 @@ fn no_gradient_comes_down_where_the_sum_passes() {
     let spilled = Ranks { room: 2, ..ranks }.check();
     let down: Vec<u64> = spilled.iter().map(|traffic| traffic.down).collect();
     assert_eq!(down, [gradient, gradient + 2 * tensors, gradient + tensors]);
-    ends_well(&session);
+    session.ends_well();
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_ring_that_is_given_up_leaves_gradients_for_the_next_or_lets_go_of_them() {
         ranks.check();
         let ends = Ranks { drops: true, ..ranks }.run();
         assert!(ends.iter().all(Result::is_err));
-        ends_well(&session);
+        session.ends_well();
     }
 }
 
@@ -85,7 +85,7 @@ fn any_split_in_any_order_of_streams_gives_the_bits_of_the_ordered_sum_and_no_mo
         let counted = [Count::Down, Count::Up].map(|what| session.count(what));
         let all = |of: fn(&Traffic) -> u64| expected.iter().map(of).sum::<u64>();
         assert_eq!(counted, [all(|traffic| traffic.down), all(|traffic| traffic.up)], "{ranks:?}");
-        ends_well(&session);
+        session.ends_well();
     }
 }
 
@@ -101,7 +101,7 @@ fn more_parts_than_pass_at_once_follow_one_another() {
             ..Ranks::small(seed)
         };
         assert_eq!(ranks.check(), ranks.crosses());
-        ends_well(&session);
+        session.ends_well();
     }
 }
 
@@ -134,6 +134,6 @@ fn memory_through_which_sums_pass_serves_one_after_the_other_and_ranks_that_shar
             assert!(comes_to(longest, || device.memory().held));
         }
         drop(device);
-        ends_well(&session);
+        session.ends_well();
     }
 }

@@ -9,7 +9,7 @@ use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::Step;
 
 use super::super::numbers::Numbers;
-use super::super::twin::{driver, ends_well};
+use super::super::twin::driver;
 
 fn layout(elements: usize) -> Layout {
     let tensors = vec![
@@ -83,7 +83,7 @@ fn a_sum_that_comes_up_is_divided_where_it_is_used_with_the_bits_of_a_mean() {
         let up = 3 * layout.tensors_end() as u64;
         assert_eq!(device.traffic(), Traffic { up, down: 0 });
         drop((there, room, device));
-        ends_well(&session);
+        session.ends_well();
     }
 }
 
@@ -126,7 +126,7 @@ fn a_sum_that_is_added_on_the_device_alone_does_not_come_up() {
         let mut buffer = sum.into_buffer();
         buffer.clear();
         drop((divided, room, buffer, device));
-        ends_well(&session);
+        session.ends_well();
     }
 }
 
@@ -144,5 +144,5 @@ fn a_sum_for_which_there_is_no_memory_is_refused_with_its_size() {
     let expected = format!("expected {} bytes of the GPU's memory", layout.tensors_end());
     assert!(error.contains(&expected), "{error}");
     drop((room, device));
-    ends_well(&session);
+    session.ends_well();
 }

@@ -194,18 +194,7 @@ pub(super) fn generation(workers: &[&Worker], shards: &[u32], layout: &Arc<Layou
         })
         .collect();
     let plan = Plan::new(Order::Fast, shards.len() as u32, &visits);
-    let mut links: Vec<RingLinks> = shards.iter().map(|_| RingLinks::default()).collect();
-    for hop in plan.hops() {
-        for is_first in [true, false] {
-            let (sender, receiver) = links::in_process();
-            let from = &mut links[hop.from.index()];
-            let from = if is_first { &mut from.first } else { &mut from.steady };
-            from.outgoing.insert(hop.id, sender);
-            let to = &mut links[hop.to.index()];
-            let to = if is_first { &mut to.first } else { &mut to.steady };
-            to.incoming.insert(hop.id, receiver);
-        }
-    }
+    let links = RingLinks::of_all(&plan, &plan, links::in_process);
     let seat = |((worker, visit), links): ((&&Worker, &Visit), RingLinks)| {
         let part = plan.part(visit.rank).unwrap().clone();
         let config = RingConfig {

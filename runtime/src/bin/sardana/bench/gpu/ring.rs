@@ -73,27 +73,16 @@ pub(super) fn summed(device: &Device, elements: usize, copies: f64) -> Measured<
 fn step(workers: &mut [Worker], plan: &Plan) -> Measured<()> {
     thread::scope(|scope| {
         let step = |(worker, links): (_, RingLinks)| scope.spawn(move || Worker::step(worker, links));
-        let threads: Vec<_> = workers.iter_mut().zip(linked(plan)).map(step).collect();
+        let threads: Vec<_> = workers
+            .iter_mut()
+            .zip(RingLinks::of_all(plan, plan, links::in_process))
+            .map(step)
+            .collect();
         let mut ends = threads
             .into_iter()
             .map(|thread| thread.join().expect("a step does not panic"));
         ends.try_for_each(|end| end)
     })
-}
-
-/// A worker's links for each hop.
-fn linked(plan: &Plan) -> Vec<RingLinks> {
-    let mut all: Vec<RingLinks> = plan.parts().iter().map(|_| RingLinks::default()).collect();
-    for hop in plan.hops() {
-        let [first, steady] = [(); 2].map(|()| links::in_process());
-        let from = &mut all[hop.from.index()];
-        from.first.outgoing.insert(hop.id, first.0);
-        from.steady.outgoing.insert(hop.id, steady.0);
-        let to = &mut all[hop.to.index()];
-        to.first.incoming.insert(hop.id, first.1);
-        to.steady.incoming.insert(hop.id, steady.1);
-    }
-    all
 }
 
 struct Worker {
