@@ -7,7 +7,7 @@ use std::thread;
 
 use sardana_actors::worker::{ActorCommand, Mismatch, Outbox, StepDriver};
 use sardana_collectives::links;
-use sardana_collectives::ring::{self, PlanLinks, RingConfig, RingError, RingInput, RingLinks};
+use sardana_collectives::ring::{self, RingConfig, RingError, RingInput, RingLinks};
 use sardana_protocol::assign::{Means, NoRoom, steady};
 use sardana_protocol::job::{Compression, JobSpec, Order};
 use sardana_protocol::member::{Event, Heartbeat};
