@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use sardana_collectives::gradient::{GradientBuffer, WriteMode};
 use sardana_collectives::layout::Layout;
-use sardana_collectives::links::{self, LinkReceiver, LinkSender};
-use sardana_collectives::ring::{
-    self, CompletedSum, PlanLinks, RingConfig, RingError, RingInput, RingLinks, SummationConfig,
-};
+use sardana_collectives::links;
+use sardana_collectives::ring::{self, CompletedSum, RingConfig, RingError, RingInput, RingLinks, SummationConfig};
 use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{Owner, Owners, Part, Plan, Visit};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sardana_collectives::layout::Layout;
 use sardana_collectives::links::{self, LinkReceiver, LinkSender, SharedMemory};
+use sardana_collectives::ring::RingLinks;
 use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::messages::LinkKind;
 use sardana_protocol::plan::{Owners, Plan, Visit};

@@ -5,12 +5,13 @@ use quinn::VarInt;
 use sardana_collectives::limits::CHUNK_BYTES;
 use sardana_collectives::links::frame::{FrameHeader, HeaderField};
 use sardana_collectives::links::{LinkError, LinkReceiver};
+use sardana_collectives::ring::RingLinks;
 use sardana_collectives::runs::Runs;
 use sardana_protocol::job::Order;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::words::Step;
 
-use crate::dance::{Dance, FIRST_STEP, Gradient, make_links, patiently};
+use crate::dance::{Dance, FIRST_STEP, Gradient, patiently};
 use crate::faults::HeaderChange;
 use crate::links::header;
 use crate::loopback::loopback;
@@ -173,7 +174,7 @@ async fn rings_over_quic_sum_like_one_machine() {
         for _hop in dance.first.hops().iter().chain(dance.steady.hops()) {
             links.push(loopback.link().await);
         }
-        let links = make_links(&dance.first, &dance.steady, || links.pop().unwrap());
+        let links = RingLinks::of_all(&dance.first, &dance.steady, || links.pop().unwrap());
         let sums = dance.run(links, STEPS, true).await;
         for (ranks, step) in sums.iter().zip(FIRST_STEP.get()..) {
             assert!(ranks.iter().all(|other| other == &ranks[0]));
