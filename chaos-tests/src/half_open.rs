@@ -1,5 +1,8 @@
-//! Strangers who begin handshakes and never finish them. They prove their address if they are asked to, and hear no other answer. Counts
-//! the handshakes that are pending at the other end: those that it has answered and not yet given up.
+//! Strangers who begin handshakes and never finish them. They prove their address if they are asked to, hear no other answer, and say nothing
+//! more once there was one. Counts the handshakes that are pending at the other end: those that it has answered and not yet given up.
+//!
+//! They take places, they are no flood: as long as some have no answer, few others come. More of them than a slow machine can answer would
+//! fill the socket's buffer, and the kernel would drop what honest processes send to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,35 +11,32 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use sardana_net::quic::limits::{HANDSHAKE_DEADLINE, IDLE_TIMEOUT};
+use sardana_net::quic::limits::HANDSHAKE_DEADLINE;
 use sardana_net::quic::{Purpose, bind_client, connect};
 use sardana_net::trust::{Authority, PeerIdentity, Role};
 use sardana_protocol::words::JobId;
 use tokio::net::UdpSocket;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::{interval, timeout};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// The largest datagram.
 const DATAGRAM_BYTES: usize = 1 << 16;
 
-/// Each is kept until it has been idle for too long: then it says no goodbye, which the other end would hear.
-const KEPT: Duration = IDLE_TIMEOUT.saturating_add(Duration::from_secs(2));
+/// For so long each tries to get an answer.
+const TRIES: Duration = HANDSHAKE_DEADLINE;
 
 /// Handshakes begin at most this often: a burst of first datagrams, which are large on loopback, would be lost.
 const EVERY: Duration = Duration::from_millis(4);
 
-/// How many strangers are kept for each one wanted: the other end has given up most of them, and they do not know it.
-const KEPT_OF_ONE: usize = 4;
+/// With so many that have no answer yet, no other comes.
+const UNANSWERED: usize = 8;
 
 /// The other end's part of a handshake is at least as long as this; a refusal, or an acknowledgement, is shorter.
 const ANSWER_BYTES: usize = 1_000;
 
 /// What has not happened by then never will.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-// Strangers that the other end has given up are still kept when others come in their place.
-const _: () = assert!(KEPT.as_millis() < KEPT_OF_ONE as u128 * HANDSHAKE_DEADLINE.as_millis());
 
 /// A crowd of strangers at one address, on a thread of its own, until it is dropped.
 #[derive(Debug)]
@@ -48,38 +48,51 @@ pub struct HalfOpen {
     thread: Option<JoinHandle<Result<()>>>,
 }
 
-/// What the other end has answered, by the names that it has given its connections.
+/// What strangers and the other end have said, by the names that they have given their connections.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Connections whose handshakes are pending, and since when.
-    pending: BTreeMap<Vec<u8>, Instant>,
-    /// All connections that were ever answered.
+    /// Strangers who have no answer yet, and since when.
+    unanswered: BTreeMap<Vec<u8>, Instant>,
+    /// Strangers who have one.
     answered: BTreeSet<Vec<u8>>,
+    /// The other end's connections whose handshakes are pending, and since when.
+    pending: BTreeMap<Vec<u8>, Instant>,
     /// How many strangers were asked to prove their address.
     retried: usize,
 }
 
 impl Seen {
-    /// How many are pending now.
-    fn now(&mut self) -> usize {
+    /// How many are pending now, and how many have no answer yet.
+    fn now(&mut self) -> (usize, usize) {
         self.pending.retain(|_, since| since.elapsed() < HANDSHAKE_DEADLINE);
-        self.pending.len()
+        self.unanswered.retain(|_, since| since.elapsed() < TRIES);
+        (self.pending.len(), self.unanswered.len())
     }
 
-    /// Whether the datagram is to be passed on.
-    fn heard(&mut self, datagram: &[u8]) -> bool {
-        let Some((kind, name)) = long_header(datagram) else {
+    /// A stranger says something: whether it is to be passed on.
+    fn said(&mut self, datagram: &[u8]) -> bool {
+        let Some(LongHeader { from, .. }) = long_header(datagram) else {
             return false;
         };
-        match kind {
-            RETRY => {
-                self.retried += 1;
-                return true;
-            }
-            _ if datagram.len() >= ANSWER_BYTES && self.answered.insert(name.to_vec()) => {
-                self.pending.insert(name.to_vec(), Instant::now());
-            }
-            _ => {}
+        let is_new = !self.answered.contains(from);
+        if is_new {
+            self.unanswered.entry(from.to_vec()).or_insert_with(Instant::now);
+        }
+        is_new
+    }
+
+    /// The other end answers: whether the answer is to be passed on.
+    fn heard(&mut self, datagram: &[u8]) -> bool {
+        let Some(LongHeader { kind, to, from }) = long_header(datagram) else {
+            return false;
+        };
+        if kind == RETRY {
+            self.retried += 1;
+            return true;
+        }
+        if datagram.len() >= ANSWER_BYTES && self.answered.insert(to.to_vec()) {
+            self.unanswered.remove(to);
+            self.pending.insert(from.to_vec(), Instant::now());
         }
         false
     }
@@ -88,13 +101,23 @@ impl Seen {
 /// The type of a Retry packet (RFC 9000, section 17.2).
 const RETRY: u8 = 3;
 
-/// The type of a packet with a long header, and its sender's name for the connection.
-fn long_header(datagram: &[u8]) -> Option<(u8, &[u8])> {
+/// What a packet with a long header shows of itself.
+struct LongHeader<'a> {
+    kind: u8,
+    /// What its receiver calls the connection.
+    to: &'a [u8],
+    /// What its sender calls the connection.
+    from: &'a [u8],
+}
+
+fn long_header(datagram: &[u8]) -> Option<LongHeader<'_>> {
     let (&first, rest) = datagram.split_first()?;
     let (&to_bytes, rest) = rest.get(4..)?.split_first()?;
-    let (&from_bytes, rest) = rest.get(usize::from(to_bytes)..)?.split_first()?;
+    let (to, rest) = rest.split_at_checked(usize::from(to_bytes))?;
+    let (&from_bytes, rest) = rest.split_first()?;
     let from = rest.get(..usize::from(from_bytes))?;
-    (first & 0x80 != 0).then_some((first >> 4 & 3, from))
+    let kind = first >> 4 & 3;
+    (first & 0x80 != 0).then_some(LongHeader { kind, to, from })
 }
 
 impl HalfOpen {
@@ -173,13 +196,17 @@ async fn crowd(
     let mut dialled_by = JoinSet::new();
     let mut begun = 0;
     let mut again = interval(EVERY);
+    again.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut sent, mut answer) = (vec![0; DATAGRAM_BYTES], vec![0; DATAGRAM_BYTES]);
     loop {
         tokio::select! {
             // Dropped is told as well.
             _ = &mut told => break,
             received = front.recv_from(&mut sent) => {
-                back.send_to(&sent[..received?.0], address).await?;
+                let said = &sent[..received?.0];
+                if lock(seen).said(said) {
+                    back.send_to(said, address).await?;
+                }
             }
             // An address where no process listens any more is an error of the socket, and of no interest.
             received = back.recv_from(&mut answer) => {
@@ -189,13 +216,13 @@ async fn crowd(
                 }
             }
             _ = again.tick() => {
-                let pending = lock(seen).now();
+                let (pending, unanswered) = lock(seen).now();
                 tell.send_replace((begun, pending));
                 while dialled_by.try_join_next().is_some() {}
-                if pending < wanted && dialled_by.len() < KEPT_OF_ONE * wanted {
+                if pending + unanswered < wanted && unanswered < UNANSWERED {
                     begun += 1;
                     let endpoint = endpoint.clone();
-                    dialled_by.spawn(async move { connect(&endpoint, dialled, coordinator, KEPT).await.is_ok() });
+                    dialled_by.spawn(async move { connect(&endpoint, dialled, coordinator, TRIES).await.is_ok() });
                 }
             }
         }
