@@ -5,9 +5,14 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+
+/// Between two looks at a gate that a worker waits at for a limited time.
+const LONGEST_PAUSE: Duration = Duration::from_millis(32);
 
 /// Where a worker waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,15 +59,22 @@ impl Place {
         Ok(Closed(file))
     }
 
-    /// Whether the gate of `folder` is open.
+    /// Waits until the gate of `folder` is open, but no longer than `longest`. Many workers wait so at a time, so that the longer one has
+    /// waited, the more seldom it looks.
     ///
     /// # Errors
     /// When the file cannot be made or locked.
-    pub fn is_open(self, folder: &Path) -> io::Result<bool> {
-        match flock(&self.file(folder)?, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => Ok(true),
-            Err(Errno::WOULDBLOCK) => Ok(false),
-            Err(error) => Err(error.into()),
+    pub fn pass_within(self, folder: &Path, longest: Duration) -> io::Result<()> {
+        let (file, until) = (self.file(folder)?, Instant::now() + longest);
+        let mut pause = Duration::from_millis(1);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match flock(&file, FlockOperation::NonBlockingLockShared) {
+                Err(Errno::WOULDBLOCK) if !left.is_zero() => thread::sleep(pause.min(left)),
+                Ok(()) | Err(Errno::WOULDBLOCK) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 

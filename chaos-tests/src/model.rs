@@ -296,7 +296,7 @@ impl Instruments {
         while since.elapsed() < self.work {
             spin_loop();
         }
-        std::thread::sleep(self.rest);
+        thread::sleep(self.rest);
         if step.get() >= self.gate_step {
             Trap::pass(&self.folder);
             Place::Step.pass(&self.folder)?;
@@ -317,10 +317,7 @@ impl Instruments {
         } else if self.paced.swap(step, Ordering::Relaxed) != step {
             let left = u32::try_from(self.last_step - step).unwrap_or(u32::MAX);
             let grown = Duration::from_millis(step - self.gate_step);
-            let until = Instant::now() + grown.max(PACE / left.saturating_pow(3));
-            while Instant::now() < until && !Place::Pace.is_open(&self.folder)? {
-                thread::sleep(Duration::from_millis(1));
-            }
+            Place::Pace.pass_within(&self.folder, grown.max(PACE / left.saturating_pow(3)))?;
         }
         Ok(())
     }

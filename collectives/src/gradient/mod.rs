@@ -25,7 +25,7 @@ pub(crate) use filling::Filling;
 pub use memory::Lowering;
 pub(crate) use passing::Passed;
 pub use passing::Passing;
-pub use place::TensorPlace;
+pub use place::{TensorPlace, TensorPlaces};
 pub use resident::{Resident, ResidentError};
 pub use sum::{Mean, RUN_ELEMENTS, Sum, SumLengthError};
 pub use writer::GradientWriter;

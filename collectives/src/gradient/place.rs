@@ -24,6 +24,47 @@ pub struct TensorPlace<'w, 'a> {
     written: usize,
 }
 
+/// Where several tensors of one type go that a [`GradientWriter`](super::GradientWriter) has claimed together, so that one launch may write them all.
+#[derive(Debug)]
+#[must_use = "each tensor is kept elsewhere or written here"]
+pub struct TensorPlaces<'w, 'a> {
+    writing: &'w mut Writing<'a>,
+    found: &'w mut [Written],
+    /// Each one's index into the layout's tensors, and its bytes.
+    claimed: Vec<(usize, Range<usize>)>,
+    dtype: Dtype,
+    mode: WriteMode,
+}
+
+impl<'w, 'a> TensorPlaces<'w, 'a> {
+    pub(super) const fn new(
+        writing: &'w mut Writing<'a>,
+        found: &'w mut [Written],
+        claimed: Vec<(usize, Range<usize>)>,
+        dtype: Dtype,
+        mode: WriteMode,
+    ) -> Self {
+        Self {
+            writing,
+            found,
+            claimed,
+            dtype,
+            mode,
+        }
+    }
+
+    /// The place of the tensor that was claimed as number `which`, from 0 on. It may be asked for until the tensor is written.
+    ///
+    /// # Panics
+    /// When there are not so many, or it is written.
+    pub fn at(&mut self, which: usize) -> TensorPlace<'_, 'a> {
+        let (tensor, bytes) = self.claimed[which].clone();
+        let found = &mut self.found[tensor];
+        assert!(bytes.is_empty() || *found == Written::Claimed, "a tensor is written once");
+        TensorPlace::new(self.writing, found, bytes, self.dtype, self.mode)
+    }
+}
+
 impl<'w, 'a> TensorPlace<'w, 'a> {
     pub(super) const fn new(
         writing: &'w mut Writing<'a>,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use sardana_protocol::state::{Dtype, TensorSpec};
 
 use super::memory::Writing;
-use super::{GradientError, ResidentError, TensorPlace, WriteMode, locate, read_u64};
+use super::{GradientError, ResidentError, TensorPlace, TensorPlaces, WriteMode, locate, read_u64};
 use crate::layout::{Layout, Section, cut};
 use crate::reduce;
 
@@ -116,6 +116,20 @@ impl<'a> GradientWriter<'a> {
             dtype,
             self.mode,
         ))
+    }
+
+    /// Claims several tensors of one type, each by its index and its number of elements, as [`Self::place`] does one.
+    ///
+    /// # Errors
+    /// As [`Self::place`], for the first of them that is not as it should be.
+    pub fn places(
+        &mut self,
+        dtype: Dtype,
+        tensors: impl IntoIterator<Item = (usize, usize)>,
+    ) -> Result<TensorPlaces<'_, 'a>, GradientError> {
+        let claim = |(tensor, elements)| Ok((tensor, self.claim_anywhere(tensor, dtype, elements, Written::Claimed)?));
+        let claimed = tensors.into_iter().map(claim).collect::<Result<_, _>>()?;
+        Ok(TensorPlaces::new(&mut self.writing, self.tensors, claimed, dtype, self.mode))
     }
 
     /// Reports the shard's auxiliary sum `index`; one that is not reported counts as 0.

@@ -74,6 +74,14 @@ pub trait WriteOnDevice {
     /// # Errors
     /// When there is no such tensor of that size and type, or it is already written; or the device has failed.
     fn write_device<T: GradientElement>(&mut self, tensor: usize, values: &View<'_, T>) -> Result<(), OnDeviceError>;
+
+    /// The same for several tensors of one type and one device, by one launch: for a network of many small ones, of which each launch takes longer than its
+    /// tensor. What a ring may begin with is then there all at once, so that a network whose backward pass takes long writes them in a few groups, as
+    /// they come.
+    ///
+    /// # Errors
+    /// As [`Self::write_device`], or when they lie on different devices: nothing is written then.
+    fn write_all_on_device<T: GradientElement>(&mut self, tensors: &[(usize, View<'_, T>)]) -> Result<(), OnDeviceError>;
 }
 
 impl WriteOnDevice for GradientWriter<'_> {
@@ -86,6 +94,43 @@ impl WriteOnDevice for GradientWriter<'_> {
                 place.keep(memory);
             }
             None => spill(place, values, &carrier)?,
+        }
+        Ok(())
+    }
+
+    fn write_all_on_device<T: GradientElement>(&mut self, tensors: &[(usize, View<'_, T>)]) -> Result<(), OnDeviceError> {
+        let Some((_, first)) = tensors.first() else {
+            return Ok(());
+        };
+        let device = first.device();
+        for (_, values) in tensors {
+            device.on(Stream::Compute).can_pack(values)?;
+        }
+        let carrier = Carrier::of(device)?;
+        let mut places = self.places(T::DTYPE, tensors.iter().map(|(tensor, values)| (*tensor, values.len())))?;
+        let mut resident = None;
+        let (mut kept, mut spilled) = (Vec::new(), Vec::new());
+        for (which, (_, values)) in tensors.iter().enumerate() {
+            let place = places.at(which);
+            if resident.is_none() {
+                resident = memory(&place, device, &carrier)?;
+            }
+            if resident.is_some() && place.may_be_kept() {
+                kept.push((which, place.bytes().clone(), *values));
+            } else {
+                spilled.push((which, values));
+            }
+        }
+        if let Some(resident) = resident {
+            let mode = places.at(0).mode();
+            // Before they are shown: from then on a ring may ask for them.
+            resident.write_all(kept.iter().map(|(_, bytes, values)| (bytes.start, *values)), mode)?;
+            for (which, ..) in kept {
+                places.at(which).keep(resident.clone());
+            }
+        }
+        for (which, values) in spilled {
+            spill(places.at(which), values, &carrier)?;
         }
         Ok(())
     }

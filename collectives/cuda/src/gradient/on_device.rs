@@ -73,7 +73,19 @@ impl OnDevice {
             WriteMode::Add => on.add(&mut place, &[*values])?,
         }
         drop(memory);
-        self.note(bytes.start)
+        self.note([bytes.start])
+    }
+
+    /// The same for several tensors, each with its first byte, by one launch.
+    pub(super) fn write_all<'v, T: Float>(
+        &self,
+        tensors: impl IntoIterator<Item = (usize, View<'v, T>)>,
+        mode: WriteMode,
+    ) -> Result<(), DeviceError> {
+        let placed: Vec<_> = tensors.into_iter().map(|(start, values)| (start as u64, values)).collect();
+        let on = self.device().on(Stream::Compute);
+        on.pack::<T>(&mut self.memory().view_mut(), &placed, mode == WriteMode::Add)?;
+        self.note(placed.iter().map(|(start, _)| *start as usize))
     }
 
     /// What is there, for what is enqueued on the stream of computing.
@@ -81,13 +93,14 @@ impl OnDevice {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is written from this byte on is computed when the stream of computing is as far as it is enqueued now.
-    fn note(&self, start: usize) -> Result<(), DeviceError> {
+    /// What is written from these bytes on is computed when the stream of computing is as far as it is enqueued now.
+    fn note(&self, starts: impl IntoIterator<Item = usize>) -> Result<(), DeviceError> {
         let moment = self.device().record(Stream::Compute)?;
         let mut computed = self.computed();
         let number = computed.next;
         computed.next += 1;
-        computed.at.insert(start, (number, moment));
+        let noted = starts.into_iter().map(|start| (start, (number, moment.clone())));
+        computed.at.extend(noted);
         Ok(())
     }
 
@@ -138,7 +151,7 @@ impl OnDevice {
             let mut place = memory.part_mut(part).elements::<T>();
             self.device().on(Stream::Compute).add(&mut place, &[zeros.view()])?;
         }
-        self.note(range.start)
+        self.note([range.start])
     }
 }
 

@@ -26,6 +26,14 @@ impl Enqueue<'_> {
         self.moved::<T>(&T::PACK, gradient.read(), tensors, add)
     }
 
+    /// Whether [`Self::pack`] could read this tensor.
+    ///
+    /// # Errors
+    /// When it lies on another device.
+    pub(crate) fn can_pack<T: Float>(&self, tensor: &View<'_, T>) -> Result<(), DeviceError> {
+        self.read(&T::PACK, tensor, tensor.len() as u64).map(drop)
+    }
+
     /// Stores the bytes of `gradient` from the byte on that each tensor comes with in the tensors, or adds them to what is there.
     ///
     /// # Errors

@@ -24,6 +24,7 @@ fn mixed() -> Case {
             Some(vec![From::Device, From::Device, From::Host]),
             Some(vec![From::Device, From::Device, From::Device]),
         ],
+        at_once: false,
         seed: 5,
     }
 }
@@ -142,6 +143,32 @@ fn a_gradient_is_computed_once_it_was_waited_for() {
 }
 
 #[test]
+fn tensors_that_are_written_all_at_once_take_one_launch_a_shard() {
+    let Some(driver) = driver() else { return };
+    let mut launches = Vec::new();
+    for at_once in [false, true] {
+        let session = driver.begin(3);
+        let device = Device::open(0).unwrap();
+        let case = Case {
+            tensors: (0..40).map(|number| (number % 5, false)).collect(),
+            shards: vec![Some(vec![From::Device; 40]); 2],
+            at_once,
+            seed: 3,
+        };
+        let layout = case.layout();
+        let mut buffer = GradientBuffer::zeros(&layout);
+        case.write(&mut buffer, &layout, Some(&device)).unwrap();
+        launches.push(session.count(Count::Launches));
+        buffer.lower().unwrap();
+        assert!(buffer.bytes() == case.expected());
+        drop((buffer, device));
+        session.ends_well();
+    }
+    // Of the 40 tensors 8 have no elements, and each of the others is computed by a launch of its own first.
+    assert_eq!(launches, [2 * (32 + 32), 2 * (32 + 1)]);
+}
+
+#[test]
 fn what_crosses_is_what_is_asked_for() {
     let Some(driver) = driver() else { return };
     let session = driver.begin(9);
@@ -150,6 +177,7 @@ fn what_crosses_is_what_is_asked_for() {
     let large = Case {
         tensors: vec![(300_000, false), (150_000, true)],
         shards: vec![Some(vec![From::Device; 2]); 2],
+        at_once: false,
         seed: 1,
     };
     let layout = large.layout();
@@ -188,6 +216,7 @@ fn a_gradient_whose_reader_is_gone_is_there_for_the_next() {
         let case = Case {
             tensors: vec![(300_000, false); 3],
             shards: vec![Some(vec![From::Device; 3])],
+            at_once: false,
             seed,
         };
         let layout = case.layout();
@@ -283,6 +312,20 @@ fn a_tensor_of_another_type_or_length_or_twice_or_of_another_device_is_refused()
     // To be replaced it may lie on another.
     let mut writer = buffer.writer(&layout, WriteMode::Store);
     writer.write_device(0, &elsewhere.view()).unwrap();
-    drop((buffer, four, five, elsewhere, device, other));
+    // Of several that are written at once as well.
+    let wide = DeviceTensor::<f64>::zeros(&device, Stream::Compute, 4).unwrap();
+    let mut writer = buffer.writer(&layout, WriteMode::Store);
+    let error = writer
+        .write_all_on_device(&[(0, four.view()), (1, elsewhere.view())])
+        .unwrap_err();
+    assert!(matches!(error, OnDeviceError::Device(DeviceError::Launch { .. })), "{error}");
+    writer.write_all_on_device::<f32>(&[]).unwrap();
+    writer.write_all_on_device(&[(1, wide.view())]).unwrap();
+    assert!(matches!(
+        refused(writer.write_all_on_device(&[(0, four.view()), (0, four.view())])),
+        GradientError::WrittenTwice(_)
+    ));
+    drop(writer);
+    drop((buffer, four, five, wide, elsewhere, device, other));
     session.ends_well();
 }

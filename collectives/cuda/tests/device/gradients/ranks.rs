@@ -107,6 +107,7 @@ impl Ranks {
         Case {
             tensors: self.tensors.clone(),
             shards: vec![Some(vec![From::Device; self.tensors.len()]); count as usize],
+            at_once: first % 2 == 1,
             seed: self.seed * 1_000 + u64::from(first),
         }
     }

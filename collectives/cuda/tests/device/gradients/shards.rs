@@ -8,7 +8,7 @@ use std::thread::{self, Thread};
 
 use sardana_collectives::gradient::{GradientBuffer, GradientView, GradientWriter, ResidentError, WriteMode};
 use sardana_collectives::layout::Layout;
-use sardana_cuda::device::{Device, DeviceTensor, Stream};
+use sardana_cuda::device::{Device, DeviceError, DeviceTensor, Stream};
 use sardana_cuda::gradient::{GradientElement, OnDeviceError, WriteOnDevice};
 use sardana_protocol::state::{Dtype, TensorSpec};
 
@@ -32,6 +32,8 @@ pub(crate) struct Case {
     /// Of each tensor its elements, and whether they are f64.
     pub(crate) tensors: Vec<(usize, bool)>,
     pub(crate) shards: Vec<Shard>,
+    /// Whether a shard's tensors of one type are written from the device all at once.
+    pub(crate) at_once: bool,
     pub(crate) seed: u64,
 }
 
@@ -60,7 +62,13 @@ impl Case {
         if shards.len() > 1 && below(3) == 0 {
             shards.push(None);
         }
-        Self { tensors, shards, seed }
+        let at_once = below(2) == 0;
+        Self {
+            tensors,
+            shards,
+            at_once,
+            seed,
+        }
     }
 
     pub(crate) fn layout(&self) -> Layout {
@@ -102,14 +110,18 @@ impl Case {
                 writer.zero()?;
                 continue;
             };
+            let (mut f32s, mut f64s) = (AtOnce::default(), AtOnce::default());
             for (tensor, (&(length, wide), from)) in self.tensors.iter().zip(froms).enumerate() {
                 let device = device.filter(|_| *from == From::Device);
-                if wide {
-                    put::<f64>(&mut writer, tensor, &numbers.all(length), device)?;
-                } else {
-                    put::<f32>(&mut writer, tensor, &numbers.all(length), device)?;
+                match (wide, device.filter(|_| self.at_once)) {
+                    (true, None) => put::<f64>(&mut writer, tensor, &numbers.all(length), device)?,
+                    (false, None) => put::<f32>(&mut writer, tensor, &numbers.all(length), device)?,
+                    (true, Some(device)) => f64s.compute(device, tensor, &numbers.all(length))?,
+                    (false, Some(device)) => f32s.compute(device, tensor, &numbers.all(length))?,
                 }
             }
+            f32s.put(&mut writer)?;
+            f64s.put(&mut writer)?;
             writer.auxiliary(0, number as f64)?;
             writer.samples(1 + number as u64)?;
             writer.finish()?;
@@ -142,11 +154,38 @@ fn put<T: GradientElement + Any>(
         place.write_next(bytemuck::cast_slice(values));
         return Ok(());
     };
+    writer.write_device(tensor, &computed(device, values)?.view())
+}
+
+/// A tensor that a kernel on the stream of computing leaves behind.
+fn computed<T: GradientElement>(device: &Device, values: &[T]) -> Result<DeviceTensor<T>, DeviceError> {
     let given = DeviceTensor::from_slice(device, Stream::Compute, values)?;
     let mut computed = DeviceTensor::unset(device, Stream::Compute, values.len())?;
     let on = device.on(Stream::Compute);
     on.sum_into::<T>(&mut computed.view_mut(), &given.view(), &[])?;
-    writer.write_device(tensor, &computed.view())
+    Ok(computed)
+}
+
+/// Tensors of one type, by their numbers, that are written all at once.
+struct AtOnce<T>(Vec<(usize, DeviceTensor<T>)>);
+
+impl<T> Default for AtOnce<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: GradientElement> AtOnce<T> {
+    fn compute(&mut self, device: &Device, tensor: usize, values: &[T]) -> Result<(), DeviceError> {
+        self.0.push((tensor, computed(device, values)?));
+        Ok(())
+    }
+
+    /// They are freed at once, in the order of the stream of computing.
+    fn put(self, writer: &mut GradientWriter<'_>) -> Result<(), OnDeviceError> {
+        let views: Vec<_> = self.0.iter().map(|(tensor, values)| (*tensor, values.view())).collect();
+        writer.write_all_on_device(&views)
+    }
 }
 
 /// All chunks in the order in which a ring asks for them.
