@@ -147,9 +147,11 @@ impl Arithmetic for Gpu {
         let (room, rows) = (&mut *self.room.borrow_mut(), batch.labels.len());
         let (passed, distances) = self.forward(batch, room)?;
         self.backward(distances, &passed, rows, &mut room.gradient)?;
-        for (tensor, place) in self.shape.places().iter().enumerate() {
-            out.write_device(tensor, &room.gradient.part(place.clone()))?;
-        }
+        let places = self.shape.places().iter().enumerate();
+        let tensors: Vec<_> = places
+            .map(|(tensor, place)| (tensor, room.gradient.part(place.clone())))
+            .collect();
+        out.write_all_on_device(&tensors)?;
         // It was found before the passes back, which go on meanwhile.
         Ok(room.found(rows)?)
     }
