@@ -23,4 +23,5 @@ pub mod moves;
 pub mod reduce;
 pub mod ring;
 pub mod runs;
+mod setbacks;
 pub mod summation;

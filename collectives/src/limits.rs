@@ -43,6 +43,12 @@ pub const PASSING_AT_ONCE: usize = 4;
 /// lets none through it may look for ever. Then links sum.
 pub const GATHERING_PATIENCE: Duration = Duration::from_secs(30);
 
+/// Where ranks have waited in vain for another means than links, it is left alone for so many times as long: it costs a tenth of the time then, and less each time.
+pub const SETBACK_FACTOR: u32 = 10;
+
+/// But never longer than this: people may have mended it.
+pub const LONGEST_SETBACK: Duration = Duration::from_secs(3_600);
+
 /// Bytes of a sum in a second that another means than links makes at least, once all ranks are there: a tenth of what a network of 1 Gbit/s does. With one that is
 /// slower than that links are no worse.
 pub const LEAST_RATE: usize = 12_500_000;

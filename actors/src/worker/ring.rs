@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use ractor::ActorRef;
-use sardana_collectives::limits::GATHERING_PATIENCE;
-use sardana_collectives::ring::{self, RingConfig, RingError, RingInput, SummationConfig, SummationNote};
-use sardana_collectives::summation::Summation;
+use sardana_collectives::ring::{self, RingConfig, RingError, RingInput, SummationConfig};
 use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::member::Member;
 use sardana_protocol::messages::Form;
@@ -30,7 +28,7 @@ pub(super) struct Ring {
     pub(super) form: Form,
     pub(super) order: Order,
     pub(super) compression: Compression,
-    pub(super) summation: Option<Arc<dyn Summation>>,
+    pub(super) summation: Option<SummationConfig>,
     /// K.
     pub(super) shards: u32,
     pub(super) start: Start,
@@ -114,7 +112,7 @@ impl Ring {
             world_size: form.world_size,
             order,
             compression,
-            summation: summation.map(asked),
+            summation,
             shards,
             step,
             first: form.first.clone(),
@@ -128,19 +126,6 @@ impl Ring {
         })
         .await
         .map_err(|error| broken(&form, &error))
-    }
-}
-
-/// What becomes of it is in the log, within the span of the generation.
-fn asked(summation: Arc<dyn Summation>) -> SummationConfig {
-    let note = |note: &SummationNote| match note {
-        SummationNote::Begun(_) => tracing::info!("{note}"),
-        SummationNote::NotBegun { .. } | SummationNote::GivenUp { .. } => tracing::warn!("{note}"),
-    };
-    SummationConfig {
-        summation,
-        note: Arc::new(note),
-        patience: GATHERING_PATIENCE,
     }
 }
 

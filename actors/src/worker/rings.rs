@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ractor::ActorRef;
-use sardana_collectives::ring::RingInput;
+use sardana_collectives::ring::{RingInput, SummationConfig, SummationNote};
 use sardana_collectives::summation::Summation;
 use sardana_protocol::job::{Compression, JobSpec, Order};
 use sardana_protocol::messages::Form;
@@ -22,7 +22,7 @@ use crate::peers::{PeerGroup, Peers};
 pub(super) struct Rings {
     order: Order,
     compression: Compression,
-    summation: Option<Arc<dyn Summation>>,
+    summation: Option<SummationConfig>,
     shards: u32,
     driver: Arc<StepDriver>,
     peers: Arc<Peers>,
@@ -54,7 +54,12 @@ impl Rings {
 
     /// The same, which sum by another means than links where all members can.
     pub(super) fn by(mut self, summation: Option<Arc<dyn Summation>>) -> Self {
-        self.summation = summation;
+        // What becomes of it is in the log, within the span of the generation.
+        let note = |note: &SummationNote| match note {
+            SummationNote::Begun(_) => tracing::info!("{note}"),
+            SummationNote::NotBegun { .. } | SummationNote::GivenUp { .. } => tracing::warn!("{note}"),
+        };
+        self.summation = summation.map(|summation| SummationConfig::new(summation, note));
         self
     }
 

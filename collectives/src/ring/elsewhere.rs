@@ -14,84 +14,25 @@
 //! When the ring is given up, its communicator goes with it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sardana_protocol::words::{Rank, Step};
+use sardana_protocol::words::Rank;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::RingError;
 use super::inbox::Piece;
+use super::means::{NotElsewhere, SummationConfig, SummationNote};
 use super::passage::{Passage, own_terms};
 use super::telling::{Around, tell_all};
 use crate::gradient::GradientBuffer;
 use crate::limits::LEAST_RATE;
 use crate::reduce;
 use crate::summation::{
-    Answer, Answered, Communicator, DEVICE_BYTES, Gathering, MEETING_BYTES, Proposal, Summand, Summation, SummationError,
+    Answer, Answered, Communicator, DEVICE_BYTES, Gathering, MEETING_BYTES, Proposal, Summand, SummationError,
 };
-
-/// Another means of summing than the links, which all ranks of a generation are asked to use: either all of them are, or none.
-#[derive(Clone)]
-pub struct SummationConfig {
-    /// The means.
-    pub summation: Arc<dyn Summation>,
-    /// Is told, on the ring's task, what becomes of it: for logs.
-    pub note: Arc<dyn Fn(&SummationNote) + Send + Sync>,
-    /// For so long ranks look for each other by it, and a sum may take beside what its bytes do at the least rate:
-    /// [`GATHERING_PATIENCE`](crate::limits::GATHERING_PATIENCE), but in tests.
-    pub patience: Duration,
-}
-
-/// What has become of a generation's other means of summing. All ranks come to the same.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum SummationNote {
-    /// All ranks have found each other.
-    #[error("all ranks sum by {0}")]
-    Begun(&'static str),
-    /// It did not begin.
-    #[error("links sum, and not {name}: {why}")]
-    NotBegun {
-        /// What it is called.
-        name: &'static str,
-        /// Why.
-        why: NotElsewhere,
-    },
-    /// It is given up for the rest of the generation.
-    #[error("links sum from {step} on, and not {name} any more: {why}")]
-    GivenUp {
-        /// What it is called.
-        name: &'static str,
-        /// The step under way. It is summed by links, too.
-        step: Step,
-        /// Why.
-        why: NotElsewhere,
-    },
-}
-
-/// Why links sum.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum NotElsewhere {
-    /// This rank cannot go on.
-    #[error("{0}")]
-    Own(SummationError),
-    /// Another rank cannot.
-    #[error("{0} cannot take part, and says why in its log")]
-    Other(Rank),
-    /// Two ranks are on one device.
-    #[error(
-        "expected a device of its own for each worker, found {first} and {second} on one; start no more workers than there are GPUs"
-    )]
-    Shared {
-        /// One of them.
-        first: Rank,
-        /// The other.
-        second: Rank,
-    },
-}
 
 /// The means of one generation, as long as all ranks have it.
 pub(super) struct Elsewhere {
@@ -155,9 +96,10 @@ impl Elsewhere {
         communicator.sum(summand);
         let patience = self.config.patience + Duration::from_secs((tensors.len() / LEAST_RATE) as u64);
         let summing = async {
-            let found = timeout(patience, summed.get())
-                .await
-                .unwrap_or_else(|_| Err(too_slow(patience)));
+            let found = timeout(patience, summed.get()).await.unwrap_or_else(|_| {
+                self.config.setbacks.waited_in_vain(patience);
+                Err(too_slow(patience))
+            });
             Ok(found.map(|found| {
                 sum = found;
                 own_words
@@ -165,6 +107,7 @@ impl Elsewhere {
         };
         match all_can(passage, links, tail.len(), summing).await? {
             Ok(tails) => {
+                self.config.setbacks.came();
                 let mut tails: Vec<&[u8]> = tails.iter().map(Vec::as_slice).collect();
                 let bytes = into.bytes_mut();
                 bytes[tensors].copy_from_slice(&sum);
@@ -212,8 +155,13 @@ async fn gather(
     let (rank, ranks) = (passage.config.rank, passage.config.world_size);
     let layout = Arc::clone(&passage.config.layout);
     let (proposer, of_layout) = (Arc::clone(&config.summation), Arc::clone(&layout));
-    let proposing = tokio::task::spawn_blocking(move || proposer.propose(&of_layout, rank));
-    let own = proposing.await.unwrap_or_else(|error| Err(SummationError::new(error)));
+    let own = match config.left_alone() {
+        Some(reason) => Err(reason),
+        None => {
+            let proposing = tokio::task::spawn_blocking(move || proposer.propose(&of_layout, rank));
+            proposing.await.unwrap_or_else(|error| Err(SummationError::new(error)))
+        }
+    };
     let mut all = BTreeMap::from([(rank, own.as_ref().ok().copied())]);
     let words = encode(own.as_ref().ok());
     tell_all(passage, links, PROPOSAL_BYTES, async { Ok(words) }, |rank, words| {
@@ -234,6 +182,7 @@ async fn gather(
         all_there,
     });
     let late = || {
+        config.setbacks.waited_in_vain(config.patience);
         SummationError::new(format!(
             "expected all ranks within {:?}, found some missing; see that its network lets them reach each other",
             config.patience
@@ -375,10 +324,4 @@ fn meeting(all: &BTreeMap<Rank, Option<Proposal>>) -> Result<[u8; MEETING_BYTES]
         first_meeting.get_or_insert(proposal.meeting);
     }
     Ok(first_meeting.expect("this rank is among them"))
-}
-
-impl fmt::Debug for SummationConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SummationConfig").field(&self.summation).finish()
-    }
 }

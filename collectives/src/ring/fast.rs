@@ -13,8 +13,9 @@ use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::RingPart;
 use tokio::sync::watch;
 
-use super::elsewhere::{Elsewhere, SummationConfig};
+use super::elsewhere::Elsewhere;
 use super::inbox::{Contribution, Inbox, Piece};
+use super::means::SummationConfig;
 use super::passage::{Chunk, Incoming, Outgoing, Passage, Term, Terms, own_terms};
 use super::telling::Around;
 use super::{CompletedSum, PlanLinks, RingConfig, RingError};

@@ -15,6 +15,7 @@ mod elsewhere;
 mod error;
 mod fast;
 mod inbox;
+mod means;
 mod ordered;
 mod passage;
 mod telling;
@@ -35,8 +36,8 @@ use crate::layout::Layout;
 use crate::links::frame::PlanSlot;
 use crate::links::{LinkReceiver, LinkSender};
 
-pub use elsewhere::{NotElsewhere, SummationConfig, SummationNote};
 pub use error::{PieceError, RingError};
+pub use means::{NotElsewhere, SummationConfig, SummationNote};
 
 use direct::DirectExecutor;
 use elsewhere::Elsewhere;

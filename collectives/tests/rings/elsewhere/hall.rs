@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sardana_collectives::layout::Layout;
-use sardana_collectives::limits::GATHERING_PATIENCE;
 use sardana_collectives::reduce;
 use sardana_collectives::ring::{SummationConfig, SummationNote};
 use sardana_collectives::summation::{
@@ -37,7 +36,8 @@ pub(crate) enum Fault {
 /// Where ranks meet.
 #[derive(Debug, Default)]
 pub(crate) struct Hall {
-    meetings: AtomicU64,
+    /// How often rank 0 has proposed one.
+    pub(crate) meetings: AtomicU64,
     left: Mutex<BTreeMap<(u64, u64), Vec<Left>>>,
     /// How many ranks have left something so far.
     pub(crate) brought: watch::Sender<u64>,
@@ -85,12 +85,8 @@ impl Hall {
         let notes = Notes::default();
         let hall = Arc::clone(self);
         let noted = Arc::clone(&notes);
-        let config = SummationConfig {
-            summation: Arc::new(Means { hall, fault }),
-            note: Arc::new(move |note: &SummationNote| noted.lock().unwrap().push(note.to_string())),
-            patience: GATHERING_PATIENCE,
-        };
-        (config, notes)
+        let note = move |note: &SummationNote| noted.lock().unwrap().push(note.to_string());
+        (SummationConfig::new(Arc::new(Means { hall, fault }), note), notes)
     }
 
     /// Takes out what has been left for a sum.

@@ -14,6 +14,7 @@ use sardana_collectives::summation::{DEVICE_BYTES, MEETING_BYTES};
 use sardana_protocol::job::Order;
 use sardana_protocol::plan::Plan;
 use sardana_protocol::words::{ShardRange, Step};
+use tokio::time::Instant;
 
 use crate::dance::{Dance, Dancer, FIRST_STEP, Gradient, config, in_process_links, layout, patiently, start, steady};
 use crate::far::Far;
@@ -147,7 +148,7 @@ async fn ranks_that_never_find_each_other_are_not_waited_for_without_end() {
     let hall = Arc::new(Hall::default());
     let (mut summations, notes) = means(&hall, &[Fault::Looks; 2]);
     // The other hears of it, and waits no longer either.
-    summations[0].patience = Duration::from_millis(1);
+    summations[0] = summations[0].clone().with_patience(Duration::from_millis(1));
     let dance = Dance {
         summations,
         ..Dance::new(Order::Fast, 2, 4)
@@ -159,6 +160,33 @@ async fn ranks_that_never_find_each_other_are_not_waited_for_without_end() {
         said(&notes[1]),
         ["links sum, and not a hall: r0 cannot take part, and says why in its log"]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_waited_for_in_vain_is_left_alone_for_a_while() {
+    let hall = Arc::new(Hall::default());
+    let (summations, notes) = means(&hall, &[Fault::Looks; 2]);
+    let patience = Duration::from_secs(1);
+    let summations: Vec<_> = summations.into_iter().map(|one| one.with_patience(patience)).collect();
+    // Generations of the same workers: how long after the one before each begins, and whether ranks look for each other.
+    for (number, (pause, looks)) in [(0, true), (0, false), (11, true), (11, false), (10, true)]
+        .into_iter()
+        .enumerate()
+    {
+        tokio::time::advance(Duration::from_secs(pause)).await;
+        let (began, before) = (Instant::now(), hall.meetings.load(Ordering::Relaxed));
+        let dance = Dance {
+            summations: summations.clone(),
+            ..Dance::new(Order::Fast, 2, 4)
+        };
+        let sums = dance.run(in_process_links(&dance.first, &dance.steady), 1, true).await;
+        fast::compare(&dance, FIRST_STEP, 4, &sums[0][0].0);
+        assert_eq!(began.elapsed() >= patience, looks, "generation {number}");
+        let meetings = hall.meetings.load(Ordering::Relaxed) - before;
+        assert_eq!(meetings, u64::from(looks), "generation {number}");
+        let alone = |notes: &Notes| said(notes)[number].contains("it is tried again in");
+        assert_eq!(notes.iter().any(alone), !looks, "generation {number}: {notes:?}");
+    }
 }
 
 #[tokio::test]
@@ -195,12 +223,10 @@ async fn no_rank_asks_for_a_sum_before_all_have_their_gradients() {
 #[tokio::test(start_paused = true)]
 async fn a_sum_that_does_not_come_is_given_up() {
     let hall = Arc::new(Hall::default());
-    let (mut summations, notes) = means(&hall, &[Fault::Silent, Fault::None]);
-    summations
-        .iter_mut()
-        .for_each(|summation| summation.patience = Duration::from_secs(1));
+    let (summations, notes) = means(&hall, &[Fault::Silent, Fault::None]);
+    let patience = Duration::from_secs(1);
     let dance = Dance {
-        summations,
+        summations: summations.into_iter().map(|one| one.with_patience(patience)).collect(),
         ..Dance::new(Order::Fast, 2, 4)
     };
     let sums = dance.run(in_process_links(&dance.first, &dance.steady), 1, true).await;

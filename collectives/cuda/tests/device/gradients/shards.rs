@@ -110,7 +110,7 @@ impl Case {
                 writer.zero()?;
                 continue;
             };
-            let (mut f32s, mut f64s) = (AtOnce::default(), AtOnce::default());
+            let (mut f32s, mut f64s) = (AtOnce::<f32>::default(), AtOnce::<f64>::default());
             for (tensor, (&(length, wide), from)) in self.tensors.iter().zip(froms).enumerate() {
                 let device = device.filter(|_| *from == From::Device);
                 match (wide, device.filter(|_| self.at_once)) {

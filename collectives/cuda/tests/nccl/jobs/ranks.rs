@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
 use sardana_collectives::layout::Layout;
-use sardana_collectives::limits::GATHERING_PATIENCE;
 use sardana_collectives::links;
 use sardana_collectives::ring::{
     self, CompletedSum, RingConfig, RingError, RingInput, RingLinks, SummationConfig, SummationNote,
@@ -151,11 +150,8 @@ impl Worker {
 
     fn config(&self) -> SummationConfig {
         let notes = Arc::clone(&self.notes);
-        SummationConfig {
-            summation: Arc::clone(&self.means) as _,
-            note: Arc::new(move |note: &SummationNote| notes.lock().unwrap().push(note.to_string())),
-            patience: GATHERING_PATIENCE,
-        }
+        let note = move |note: &SummationNote| notes.lock().unwrap().push(note.to_string());
+        SummationConfig::new(Arc::clone(&self.means) as _, note)
     }
 
     pub(super) fn said(&self) -> Vec<String> {
