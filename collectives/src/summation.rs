@@ -25,11 +25,17 @@ pub trait Summation: fmt::Debug + Send + Sync {
     /// What it is called in logs, and in what workers must have in common.
     fn name(&self) -> &'static str;
 
-    /// What this rank brings to a generation. May take a while: called where that holds up no other work.
+    /// Names what this rank sums on, of which two ranks cannot be. May take a while, as [`Self::meet`] may: called where that holds up no other work.
     ///
     /// # Errors
     /// Why it cannot take part: then no rank does, and links sum.
-    fn propose(&self, layout: &Layout, rank: Rank) -> Result<Proposal, SummationError>;
+    fn device(&self, layout: &Layout) -> Result<[u8; DEVICE_BYTES], SummationError>;
+
+    /// Where all ranks are to meet: asked of rank 0 alone, once all can take part.
+    ///
+    /// # Errors
+    /// Why there is no such place: then links sum.
+    fn meet(&self) -> Result<[u8; MEETING_BYTES], SummationError>;
 
     /// Begins to look for the other ranks, and returns at once.
     fn begin(&self, gathering: Gathering) -> Box<dyn Communicator>;
@@ -41,15 +47,6 @@ pub trait Communicator: fmt::Debug + Send {
     fn sum(&mut self, summand: Summand);
 }
 
-/// What a rank brings to a generation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Proposal {
-    /// Names what it sums on, of which two ranks cannot be.
-    pub device: [u8; DEVICE_BYTES],
-    /// Where all meet. Looked at of rank 0 alone.
-    pub meeting: [u8; MEETING_BYTES],
-}
-
 /// The ranks of a generation, which have agreed to meet.
 #[derive(Debug)]
 pub struct Gathering {
@@ -59,7 +56,7 @@ pub struct Gathering {
     pub rank: Rank,
     /// How many there are.
     pub ranks: u32,
-    /// Where they meet, as rank 0 has proposed.
+    /// Where they meet, as rank 0 has said.
     pub meeting: [u8; MEETING_BYTES],
     /// Whether all are there, as soon as that is known.
     pub all_there: Answer<()>,

@@ -2,8 +2,8 @@
 //! the step under way, which the links then sum. Knows not how it sums.
 //!
 //! ```text
-//! propose ──> all tell what they sum on, and rank 0 where they meet ──> begin ──> all tell whether they have found the others
-//!                                                                                    │ one of them has not: links sum
+//! all tell what they sum on ──> rank 0 tells where they meet ──> begin ──> all tell whether they have found the others
+//!                                                                            │ one of them has not: links sum
 //! a step:  all tell that their gradients are there ──> Communicator::sum ──> all tell whether they have the sum, and their auxiliary sums and samples
 //!                                                                                    │ one of them has not: links sum, in this step too
 //! ```
@@ -31,7 +31,7 @@ use crate::gradient::GradientBuffer;
 use crate::limits::LEAST_RATE;
 use crate::reduce;
 use crate::summation::{
-    Answer, Answered, Communicator, DEVICE_BYTES, Gathering, MEETING_BYTES, Proposal, Summand, SummationError,
+    Answer, Answered, Communicator, DEVICE_BYTES, Gathering, MEETING_BYTES, Summand, Summation, SummationError,
 };
 
 /// The means of one generation, as long as all ranks have it.
@@ -41,9 +41,6 @@ pub(super) struct Elsewhere {
     /// For the next sum.
     room: Vec<u8>,
 }
-
-/// A byte that says whether there is a proposal, and the proposal.
-const PROPOSAL_BYTES: usize = 1 + DEVICE_BYTES + MEETING_BYTES;
 
 /// The first byte of what a rank tells: whether it can go on, or whether it has heard that another cannot.
 const CANNOT: u8 = 0;
@@ -146,38 +143,61 @@ fn too_slow(patience: Duration) -> SummationError {
     ))
 }
 
-/// Proposes, and begins where all can.
+/// Begins where all can.
 async fn gather(
     passage: Passage<'_>,
     config: &SummationConfig,
     links: &mut Around,
 ) -> Result<Result<Box<dyn Communicator>, NotElsewhere>, RingError> {
-    let (rank, ranks) = (passage.config.rank, passage.config.world_size);
-    let layout = Arc::clone(&passage.config.layout);
-    let (proposer, of_layout) = (Arc::clone(&config.summation), Arc::clone(&layout));
+    let rank = passage.config.rank;
     let own = match config.left_alone() {
         Some(reason) => Err(reason),
         None => {
-            let proposing = tokio::task::spawn_blocking(move || proposer.propose(&of_layout, rank));
-            proposing.await.unwrap_or_else(|error| Err(SummationError::new(error)))
+            let layout = Arc::clone(&passage.config.layout);
+            aside(config, move |summation| summation.device(&layout)).await
         }
     };
     let mut all = BTreeMap::from([(rank, own.as_ref().ok().copied())]);
     let words = encode(own.as_ref().ok());
-    tell_all(passage, links, PROPOSAL_BYTES, async { Ok(words) }, |rank, words| {
+    tell_all(passage, links, 1 + DEVICE_BYTES, async { Ok(words) }, |rank, words| {
         all.insert(rank, decode(&words));
     })
     .await?;
-    let meeting = match (own, meeting(&all)) {
-        (Err(error), _) => return Ok(Err(NotElsewhere::Own(error))),
-        (Ok(_), Err(why)) => return Ok(Err(why)),
-        (Ok(_), Ok(meeting)) => meeting,
+    if let Err(error) = own {
+        return Ok(Err(NotElsewhere::Own(error)));
+    }
+    if let Err(why) = are_apart(&all) {
+        return Ok(Err(why));
+    }
+    let meeting = async {
+        let is_first = rank.get() == 0;
+        let place = if is_first {
+            aside(config, |summation| summation.meet()).await
+        } else {
+            Ok([0; MEETING_BYTES])
+        };
+        Ok(place.map(|place| place.to_vec()))
     };
+    let places = match all_can(passage, links, MEETING_BYTES, meeting).await? {
+        Ok(places) => places,
+        Err(why) => return Ok(Err(why)),
+    };
+    let meeting = places.first().and_then(|place| place.first_chunk());
+    begin(passage, config, links, *meeting.expect("each rank has told as many bytes")).await
+}
+
+/// Has the ranks look for each other there.
+async fn begin(
+    passage: Passage<'_>,
+    config: &SummationConfig,
+    links: &mut Around,
+    meeting: [u8; MEETING_BYTES],
+) -> Result<Result<Box<dyn Communicator>, NotElsewhere>, RingError> {
     let (all_there, gathered) = Answer::new();
     let communicator = config.summation.begin(Gathering {
-        layout,
-        rank,
-        ranks,
+        layout: Arc::clone(&passage.config.layout),
+        rank: passage.config.rank,
+        ranks: passage.config.world_size,
         meeting,
         all_there,
     });
@@ -193,6 +213,16 @@ async fn gather(
         Ok(gathered.unwrap_or_else(|_| Err(late())).map(|()| Vec::new()))
     };
     Ok(all_can(passage, links, 0, gathering).await?.map(|_| communicator))
+}
+
+/// Asks the means on a thread that may be held up.
+async fn aside<T: Send + 'static>(
+    config: &SummationConfig,
+    ask: impl FnOnce(&dyn Summation) -> Result<T, SummationError> + Send + 'static,
+) -> Result<T, SummationError> {
+    let summation = Arc::clone(&config.summation);
+    let asking = tokio::task::spawn_blocking(move || ask(&*summation));
+    asking.await.unwrap_or_else(|error| Err(SummationError::new(error)))
 }
 
 /// Tells all others whether `own` has come to a good end, with so many bytes of it, and hears theirs: all of them in the order of ranks. When one has not, `own` is
@@ -294,34 +324,27 @@ async fn summand(passage: Passage<'_>, own: &[Piece], mut room: Vec<u8>) -> Resu
     Ok((summand, answered))
 }
 
-fn encode(proposal: Option<&Proposal>) -> Vec<u8> {
-    match proposal {
-        Some(Proposal { device, meeting }) => [&[CAN], &device[..], &meeting[..]].concat(),
-        None => vec![0; PROPOSAL_BYTES],
+fn encode(device: Option<&[u8; DEVICE_BYTES]>) -> Vec<u8> {
+    match device {
+        Some(device) => [&[CAN], &device[..]].concat(),
+        None => vec![CANNOT; 1 + DEVICE_BYTES],
     }
 }
 
 /// None if the rank has said that it cannot.
-fn decode(words: &[u8]) -> Option<Proposal> {
-    let (&can, rest) = words.split_first()?;
-    let (device, meeting) = rest.split_first_chunk()?;
-    let meeting = meeting.first_chunk()?;
-    (can == CAN).then_some(Proposal {
-        device: *device,
-        meeting: *meeting,
-    })
+fn decode(words: &[u8]) -> Option<[u8; DEVICE_BYTES]> {
+    let (&can, device) = words.split_first()?;
+    device.first_chunk().copied().filter(|_| can == CAN)
 }
 
-/// Where all meet, if all can and each is on a device of its own. The same on all ranks, since all know the same.
-fn meeting(all: &BTreeMap<Rank, Option<Proposal>>) -> Result<[u8; MEETING_BYTES], NotElsewhere> {
+/// Whether all can, and each is on a device of its own. The same on all ranks, since all know the same.
+fn are_apart(all: &BTreeMap<Rank, Option<[u8; DEVICE_BYTES]>>) -> Result<(), NotElsewhere> {
     let mut devices = BTreeMap::new();
-    let mut first_meeting = None;
-    for (&rank, proposal) in all {
-        let proposal = proposal.ok_or(NotElsewhere::Other(rank))?;
-        if let Some(first) = devices.insert(proposal.device, rank) {
+    for (&rank, device) in all {
+        let device = device.ok_or(NotElsewhere::Other(rank))?;
+        if let Some(first) = devices.insert(device, rank) {
             return Err(NotElsewhere::Shared { first, second: rank });
         }
-        first_meeting.get_or_insert(proposal.meeting);
     }
-    Ok(first_meeting.expect("this rank is among them"))
+    Ok(())
 }

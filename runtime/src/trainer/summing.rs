@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use sardana_collectives::layout::Layout;
-use sardana_collectives::summation::{Communicator, Gathering, Proposal, Summation, SummationError};
+use sardana_collectives::summation::{Communicator, DEVICE_BYTES, Gathering, MEETING_BYTES, Summation, SummationError};
 use sardana_protocol::job::{JobSpec, Order};
-use sardana_protocol::words::Rank;
 
 use super::{Prepared, TrainingError, prepare};
 use crate::model::toys::{Line, line_spec};
@@ -18,12 +17,16 @@ impl Summation for Abacus {
         "an abacus"
     }
 
-    fn propose(&self, _: &Layout, _: Rank) -> Result<Proposal, SummationError> {
+    fn device(&self, _: &Layout) -> Result<[u8; DEVICE_BYTES], SummationError> {
         Err(SummationError::new("expected to be asked by a ring only"))
     }
 
+    fn meet(&self) -> Result<[u8; MEETING_BYTES], SummationError> {
+        Err(SummationError::new("expected ranks that all can take part"))
+    }
+
     fn begin(&self, _: Gathering) -> Box<dyn Communicator> {
-        panic!("it proposes nothing")
+        panic!("it has no device")
     }
 }
 

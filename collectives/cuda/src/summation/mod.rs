@@ -19,9 +19,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use sardana_collectives::layout::Layout;
-use sardana_collectives::summation::{Communicator, Gathering, MEETING_BYTES, Proposal, Summand, Summation, SummationError};
+use sardana_collectives::summation::{
+    Communicator, DEVICE_BYTES, Gathering, MEETING_BYTES, Summand, Summation, SummationError,
+};
 use sardana_protocol::state::Dtype;
-use sardana_protocol::words::Rank;
 
 pub use error::SumError;
 
@@ -55,21 +56,21 @@ impl Summation for SumsByNccl {
         "NCCL"
     }
 
-    fn propose(&self, layout: &Layout, rank: Rank) -> Result<Proposal, SummationError> {
-        let propose = || {
+    fn device(&self, layout: &Layout) -> Result<[u8; DEVICE_BYTES], SummationError> {
+        let device = || {
             let (Some(Dtype::F32 | Dtype::F64), false) = (layout.dtype(), layout.tensors_end() == 0) else {
                 return Err(SumError::Types);
             };
             nccl::require()?;
-            let meeting = if rank.get() == 0 {
-                Id::new()?.to_bytes()
-            } else {
-                [0; MEETING_BYTES]
-            };
-            let device = self.device.unique_id()?;
-            Ok(Proposal { device, meeting })
+            Ok(self.device.unique_id()?)
         };
-        propose().map_err(SummationError::new)
+        device().map_err(SummationError::new)
+    }
+
+    fn meet(&self) -> Result<[u8; MEETING_BYTES], SummationError> {
+        // NCCL listens there from now on, until all ranks have come: one that nobody comes to stays.
+        let id = Id::new().map_err(SumError::from);
+        id.map(|id| id.to_bytes()).map_err(SummationError::new)
     }
 
     fn begin(&self, gathering: Gathering) -> Box<dyn Communicator> {

@@ -8,7 +8,7 @@ use sardana_collectives::layout::Layout;
 use sardana_collectives::reduce;
 use sardana_collectives::ring::{SummationConfig, SummationNote};
 use sardana_collectives::summation::{
-    Answer, Communicator, DEVICE_BYTES, Gathering, MEETING_BYTES, Proposal, Summand, Summation, SummationError,
+    Answer, Communicator, DEVICE_BYTES, Gathering, MEETING_BYTES, Summand, Summation, SummationError,
 };
 use sardana_protocol::words::Rank;
 use tokio::sync::watch;
@@ -23,6 +23,8 @@ pub(crate) enum Fault {
     Lacks,
     /// It is on the device of rank 0.
     OnTheFirst,
+    /// It has no place to meet.
+    Homeless,
     /// It finds out that it cannot when it is to begin.
     DoesNotBegin,
     /// It looks for the others without end.
@@ -36,8 +38,10 @@ pub(crate) enum Fault {
 /// Where ranks meet.
 #[derive(Debug, Default)]
 pub(crate) struct Hall {
-    /// How often rank 0 has proposed one.
+    /// How often rank 0 has said where.
     pub(crate) meetings: AtomicU64,
+    /// How many ranks have means of it.
+    ranks: AtomicU64,
     left: Mutex<BTreeMap<(u64, u64), Vec<Left>>>,
     /// How many ranks have left something so far.
     pub(crate) brought: watch::Sender<u64>,
@@ -59,6 +63,8 @@ struct Left {
 struct Means {
     hall: Arc<Hall>,
     fault: Fault,
+    /// Of the rank, where all have theirs in their order.
+    number: u64,
 }
 
 #[derive(Debug)]
@@ -86,7 +92,8 @@ impl Hall {
         let hall = Arc::clone(self);
         let noted = Arc::clone(&notes);
         let note = move |note: &SummationNote| noted.lock().unwrap().push(note.to_string());
-        (SummationConfig::new(Arc::new(Means { hall, fault }), note), notes)
+        let number = self.ranks.fetch_add(1, Ordering::Relaxed);
+        (SummationConfig::new(Arc::new(Means { hall, fault, number }), note), notes)
     }
 
     /// Takes out what has been left for a sum.
@@ -104,24 +111,24 @@ impl Summation for Means {
         "a hall"
     }
 
-    fn propose(&self, _: &Layout, rank: Rank) -> Result<Proposal, SummationError> {
-        if self.fault == Fault::Lacks {
-            return Err(SummationError::new("expected a hall, found none"));
+    fn device(&self, _: &Layout) -> Result<[u8; DEVICE_BYTES], SummationError> {
+        match self.fault {
+            Fault::Lacks => Err(SummationError::new("expected a hall, found none")),
+            Fault::OnTheFirst => Ok([0; DEVICE_BYTES]),
+            Fault::None | Fault::DoesNotBegin | Fault::Looks | Fault::FailsIn(_) | Fault::Silent | Fault::Homeless => {
+                Ok([self.number as u8; DEVICE_BYTES])
+            }
         }
-        let device = if self.fault == Fault::OnTheFirst {
-            0
-        } else {
-            rank.get() as u8
-        };
+    }
+
+    fn meet(&self) -> Result<[u8; MEETING_BYTES], SummationError> {
+        if self.fault == Fault::Homeless {
+            return Err(SummationError::new("expected room for a meeting, found none"));
+        }
+        let number = self.hall.meetings.fetch_add(1, Ordering::Relaxed);
         let mut meeting = [0; MEETING_BYTES];
-        if rank.get() == 0 {
-            let number = self.hall.meetings.fetch_add(1, Ordering::Relaxed);
-            meeting[..8].copy_from_slice(&number.to_le_bytes());
-        }
-        Ok(Proposal {
-            device: [device; DEVICE_BYTES],
-            meeting,
-        })
+        meeting[..8].copy_from_slice(&number.to_le_bytes());
+        Ok(meeting)
     }
 
     fn begin(&self, gathering: Gathering) -> Box<dyn Communicator> {
@@ -138,7 +145,7 @@ impl Summation for Means {
                 all_there.give(Err(SummationError::new("expected a door, found none")));
                 None
             }
-            Fault::None | Fault::Lacks | Fault::OnTheFirst | Fault::FailsIn(_) | Fault::Silent => {
+            Fault::None | Fault::Lacks | Fault::OnTheFirst | Fault::Homeless | Fault::FailsIn(_) | Fault::Silent => {
                 all_there.give(Ok(()));
                 None
             }

@@ -66,8 +66,10 @@ async fn all_ranks_get_the_sum_and_no_tensor_goes_over_links() {
         let told = |bytes: u64| world * (world - 1) * (header + bytes);
         let tail = (dance.layout.bytes() - dance.layout.tensors_end()) as u64;
         let trailers = (world - 1) * (header + u64::from(TRAILER_BYTES));
-        let expected =
-            told((1 + DEVICE_BYTES + MEETING_BYTES) as u64) + told(1) + STEPS * (told(1) + told(1 + tail) + trailers);
+        let expected = told((1 + DEVICE_BYTES) as u64)
+            + told((1 + MEETING_BYTES) as u64)
+            + told(1)
+            + STEPS * (told(1) + told(1 + tail) + trailers);
         assert_eq!(meters.iter().map(Meter::bytes).sum::<u64>(), expected);
     }
 }
@@ -80,19 +82,30 @@ async fn where_one_rank_cannot_take_part_links_sum_on_all_of_them() {
     let expected = dance.run(in_process_links(&dance.first, &dance.steady), STEPS, true).await;
     let shared =
         "expected a device of its own for each worker, found r0 and r2 on one; start no more workers than there are GPUs";
+    // What the first two ranks say, and whether a place to meet was made.
     let faults = [
         (
             [Fault::None, Fault::Lacks, Fault::None],
             ["r1 cannot take part, and says why in its log", "expected a hall, found none"],
+            0,
         ),
-        ([Fault::None, Fault::None, Fault::OnTheFirst], [shared, shared]),
+        ([Fault::None, Fault::None, Fault::OnTheFirst], [shared, shared], 0),
+        (
+            [Fault::Homeless, Fault::None, Fault::None],
+            [
+                "expected room for a meeting, found none",
+                "r0 cannot take part, and says why in its log",
+            ],
+            0,
+        ),
         // The first looks for the others no longer when it hears of the second.
         (
             [Fault::Looks, Fault::DoesNotBegin, Fault::None],
             ["r1 cannot take part, and says why in its log", "expected a door, found none"],
+            1,
         ),
     ];
-    for (faults, whys) in faults {
+    for (faults, whys, meetings) in faults {
         let hall = Arc::new(Hall::default());
         let (summations, notes) = means(&hall, &faults);
         let asked = Dance {
@@ -102,6 +115,7 @@ async fn where_one_rank_cannot_take_part_links_sum_on_all_of_them() {
         let sums = asked.run(in_process_links(&asked.first, &asked.steady), STEPS, true).await;
         assert!(sums == expected, "{faults:?}: the bits are those of links");
         assert_eq!((hall.sums.load(Ordering::Relaxed), *hall.brought.borrow()), (0, 0));
+        assert_eq!(hall.meetings.load(Ordering::Relaxed), meetings, "{faults:?}");
         for (notes, why) in notes.iter().zip(whys) {
             assert_eq!(said(notes), [format!("links sum, and not a hall: {why}")], "{faults:?}");
         }

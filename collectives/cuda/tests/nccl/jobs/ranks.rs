@@ -9,7 +9,9 @@ use sardana_collectives::links;
 use sardana_collectives::ring::{
     self, CompletedSum, RingConfig, RingError, RingInput, RingLinks, SummationConfig, SummationNote,
 };
-use sardana_collectives::summation::{Communicator, Gathering, Proposal, Summand, Summation, SummationError};
+use sardana_collectives::summation::{
+    Communicator, DEVICE_BYTES, Gathering, MEETING_BYTES, Summand, Summation, SummationError,
+};
 use sardana_cuda::device::{Device, DeviceTensor, Stream};
 use sardana_cuda::gradient::WriteOnDevice;
 use sardana_cuda::summation::SumsByNccl;
@@ -101,8 +103,12 @@ impl Summation for Watched {
         self.nccl.name()
     }
 
-    fn propose(&self, layout: &Layout, rank: Rank) -> Result<Proposal, SummationError> {
-        self.nccl.propose(layout, rank)
+    fn device(&self, layout: &Layout) -> Result<[u8; DEVICE_BYTES], SummationError> {
+        self.nccl.device(layout)
+    }
+
+    fn meet(&self) -> Result<[u8; MEETING_BYTES], SummationError> {
+        self.nccl.meet()
     }
 
     fn begin(&self, gathering: Gathering) -> Box<dyn Communicator> {
