@@ -130,7 +130,7 @@ impl DlPack {
 
 impl<T: Exchanged> DeviceTensor<T> {
     /// A tensor of another library's, at home on `home`, all of whose elements lie one behind the other. It is not counted, and not copied. When it ends, the host
-    /// waits until both streams of the device have come past all that was enqueued on them so far; then the tensor is given back to its library, once.
+    /// waits until all streams of the device have come past all that was enqueued on them so far; then the tensor is given back to its library, once.
     ///
     /// # Errors
     /// When it is not on this device, has elements of another type, or does not lie as kernels take it. It is given back then.
@@ -141,7 +141,7 @@ impl<T: Exchanged> DeviceTensor<T> {
             Some((_, Some(said))) => said,
         };
         let (address, length) = place::<T>(said, device.0.context.ordinal())?;
-        let streams = [home, home.other()].map(|stream| device.stream(stream).clone());
+        let streams = Stream::ALL.map(|stream| device.stream(stream).clone());
         let memory = RawMemory::lent(address, length, tensor.into_lent(), streams);
         Ok(Self::from_raw(device, home, memory))
     }

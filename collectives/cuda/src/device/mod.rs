@@ -59,6 +59,7 @@ struct Inner {
     context: Arc<CudaContext>,
     compute: Arc<CudaStream>,
     copies: Arc<CudaStream>,
+    uploads: Arc<CudaStream>,
     modules: Modules,
     device_memory: Mutex<Account>,
     pinned_memory: Mutex<Account>,
@@ -73,13 +74,15 @@ struct Inner {
     failure: OnceLock<DeviceError>,
 }
 
-/// One of a device's two streams.
+/// One of a device's streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     /// The model's: gradients are computed and applied on it.
     Compute,
     /// That of copies between the host and the device, and of what must be done between them.
     Copies,
+    /// That of running sums which come up while others go down on the stream of copies: the way between host and device carries both at once.
+    Uploads,
 }
 
 /// How far a stream had come when it was recorded.
@@ -139,7 +142,9 @@ impl Device {
         ordinal: Option<usize>,
         bytes: u64,
     ) -> Result<Self, DeviceError> {
-        let copies = context.new_stream().map_err(|error| failed("start", error))?;
+        let [copies, uploads] = [context.new_stream(), context.new_stream()];
+        let copies = copies.map_err(|error| failed("start", error))?;
+        let uploads = uploads.map_err(|error| failed("start", error))?;
         let (_, total) = context.mem_get_info().map_err(|error| failed("start", error))?;
         let place = Place::find(ordinal.unwrap_or_else(|| context.ordinal()), total as u64);
         let inner = Inner {
@@ -147,6 +152,7 @@ impl Device {
             context,
             compute,
             copies,
+            uploads,
             modules: Modules::default(),
             device_memory: Mutex::new(Account::new(bytes)),
             pinned_memory: Mutex::new(Account::new(u64::MAX)),
@@ -238,12 +244,12 @@ impl Device {
         self.call("wait for a moment", || moment.0.synchronize())
     }
 
-    /// What is enqueued on `stream` from now on waits for all that is enqueued on the other one so far.
+    /// What is enqueued on `stream` from now on waits for all that is enqueued on `other` so far.
     ///
     /// # Errors
     /// When the device has failed.
-    pub fn wait_for_other(&self, stream: Stream) -> Result<(), DeviceError> {
-        self.wait(stream, &self.record(stream.other())?)
+    pub fn wait_for(&self, stream: Stream, other: Stream) -> Result<(), DeviceError> {
+        self.wait(stream, &self.record(other)?)
     }
 
     /// The host waits for all that is enqueued.
@@ -264,6 +270,7 @@ impl Device {
         match stream {
             Stream::Compute => &self.0.compute,
             Stream::Copies => &self.0.copies,
+            Stream::Uploads => &self.0.uploads,
         }
     }
 
@@ -328,14 +335,8 @@ impl PartialEq for Device {
 }
 
 impl Stream {
-    /// The device's other one.
-    #[must_use]
-    pub const fn other(self) -> Self {
-        match self {
-            Self::Compute => Self::Copies,
-            Self::Copies => Self::Compute,
-        }
-    }
+    /// All that a device has.
+    pub const ALL: [Self; 3] = [Self::Compute, Self::Copies, Self::Uploads];
 }
 
 /// Bytes of an account, given back at its end.

@@ -40,13 +40,13 @@ impl Transfer {
     pub fn up<T: Element>(&mut self, from: &[T], to: &mut ViewMut<'_, T>) -> Result<(), DeviceError> {
         let (from, mut to) = (bytemuck::cast_slice::<T, u8>(from), to.bytes());
         assert_eq!(from.len(), to.read().len(), "a copy is as long as what is copied");
-        self.device.wait_for_other(Stream::Copies)?;
+        self.device.wait_for(Stream::Copies, Stream::Compute)?;
         for (number, range) in parts(from.len()).enumerate() {
             let slot = &mut self.slots[number % SLOTS];
             slot.write()?[..range.len()].copy_from_slice(&from[range.clone()]);
             slot.copy_view_up(Stream::Copies, 0..range.len(), &to.part(range))?;
         }
-        self.device.wait_for_other(Stream::Compute)
+        self.device.wait_for(Stream::Compute, Stream::Copies)
     }
 
     /// Copies `from` to `to`, behind what the stream of copies waits for, and waits until it is there.
@@ -88,7 +88,7 @@ impl Transfer {
         change: impl FnOnce(&mut [T]),
     ) -> Result<(), DeviceError> {
         let mut here = vec![T::zeroed(); values.read().len()];
-        self.device.wait_for_other(Stream::Copies)?;
+        self.device.wait_for(Stream::Copies, Stream::Compute)?;
         self.down(values.read(), &mut here)?;
         change(&mut here);
         self.up(&here, values)

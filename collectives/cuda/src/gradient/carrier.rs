@@ -144,15 +144,20 @@ impl Slots<'_> {
 /// The thread's own.
 struct Carrying {
     device: Device,
-    /// Where sums are added to: as long as the longest part so far.
-    sum: Option<DeviceTensor<u8>>,
-    free: Vec<Pinned<u8>>,
+    free: Vec<Slot>,
     under_way: VecDeque<UnderWay>,
+}
+
+/// What one part needs on its way: nothing uses it any more once the part has landed.
+struct Slot {
+    pinned: Pinned<u8>,
+    /// Where its sum is added to: as long as the longest part so far.
+    sum: Option<DeviceTensor<u8>>,
 }
 
 /// A copy to the host.
 struct UnderWay {
-    slot: Pinned<u8>,
+    slot: Slot,
     landing: Landing,
     /// What it is made of, and what is written besides, stay as long: no other need have them any more.
     _with: Vec<Part>,
@@ -168,7 +173,6 @@ impl Carrying {
     const fn new(device: Device) -> Self {
         Self {
             device,
-            sum: None,
             free: Vec::new(),
             under_way: VecDeque::new(),
         }
@@ -207,7 +211,7 @@ impl Carrying {
         }
     }
 
-    fn begun(&mut self, slot: Result<Pinned<u8>, DeviceError>, landing: Landing, with: Vec<Part>) {
+    fn begun(&mut self, slot: Result<Slot, DeviceError>, landing: Landing, with: Vec<Part>) {
         match slot {
             Ok(slot) => self.under_way.push_back(UnderWay {
                 slot,
@@ -218,36 +222,46 @@ impl Carrying {
         }
     }
 
-    fn slot(&mut self) -> Result<Pinned<u8>, DeviceError> {
+    fn slot(&mut self) -> Result<Slot, DeviceError> {
         match self.free.pop() {
             Some(slot) => Ok(slot),
-            None => Pinned::zeros(&self.device, LOWERED_BYTES),
+            None => Ok(Slot {
+                pinned: Pinned::zeros(&self.device, LOWERED_BYTES)?,
+                sum: None,
+            }),
         }
     }
 
-    fn enqueue(&mut self, from: &Part, range: &Range<usize>) -> Result<Pinned<u8>, DeviceError> {
+    fn enqueue(&mut self, from: &Part, range: &Range<usize>) -> Result<Slot, DeviceError> {
         self.device.wait(Stream::Copies, &from.ready)?;
         let mut slot = self.slot()?;
-        slot.copy_down(Stream::Copies, &from.memory(), range.start, 0..range.len())?;
+        slot.pinned
+            .copy_down(Stream::Copies, &from.memory(), range.start, 0..range.len())?;
         Ok(slot)
     }
 
-    /// Up, to each gradient in their order, and down: all on the stream of copies, so that the next sum's part may use the same memory.
+    /// Up, to each gradient in their order, and down. It comes up while parts before it go down.
     fn enqueue_sum<T: Float>(
         &mut self,
         terms: &[Part],
         passing: &Passing,
         stays: Option<&Part>,
-    ) -> Result<Pinned<u8>, DeviceError> {
-        let (range, mut slot) = (passing.range(), self.slot()?);
+    ) -> Result<Slot, DeviceError> {
+        let (range, Slot { mut pinned, sum }) = (passing.range(), self.slot()?);
         let length = range.len();
-        let sum = match self.sum.take().filter(|sum| sum.len() >= length) {
-            Some(sum) => self.sum.insert(sum),
-            None => self.sum.insert(DeviceTensor::unset(&self.device, Stream::Copies, length)?),
+        let mut sum = match sum.filter(|sum| sum.len() >= length) {
+            Some(sum) => sum,
+            None => {
+                let sum = DeviceTensor::unset(&self.device, Stream::Copies, length)?;
+                // It is there in the order of the stream of copies.
+                self.device.wait_for(Stream::Uploads, Stream::Copies)?;
+                sum
+            }
         };
         if let Some(running) = passing.running() {
-            slot.write()?[..length].copy_from_slice(running);
-            slot.copy_up(Stream::Copies, 0..length, sum, 0)?;
+            pinned.write()?[..length].copy_from_slice(running);
+            pinned.copy_up(Stream::Uploads, 0..length, &mut sum, 0)?;
+            self.device.wait_for(Stream::Copies, Stream::Uploads)?;
         }
         for term in terms {
             self.device.wait(Stream::Copies, &term.ready)?;
@@ -266,9 +280,10 @@ impl Carrying {
             let mut there = there.part_mut(range.clone()).elements::<T>();
             on.sum_into::<T>(&mut there, &sum.part(0..length).elements(), &[])?;
         }
-        // At the end: once this has landed nothing uses the gradients or what stays.
-        slot.copy_down(Stream::Copies, sum, 0, 0..length)?;
-        Ok(slot)
+        // At the end: once this has landed nothing uses the gradients, what stays, or the slot.
+        pinned.copy_down(Stream::Copies, &sum, 0, 0..length)?;
+        drop(held);
+        Ok(Slot { pinned, sum: Some(sum) })
     }
 
     /// Waits for the oldest copy.
@@ -276,7 +291,7 @@ impl Carrying {
         let Some(UnderWay { slot, landing, _with }) = self.under_way.pop_front() else {
             return;
         };
-        match slot.read() {
+        match slot.pinned.read() {
             Ok(bytes) => landing.land(bytes),
             Err(error) => landing.fail(error),
         }

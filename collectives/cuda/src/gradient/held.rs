@@ -10,8 +10,8 @@ use crate::device::Device;
 const CARRIER_PINNED_BYTES: u64 = ((SLOTS + WRITERS_SLOTS) * LOWERED_BYTES) as u64;
 
 impl Device {
-    /// What a worker says of its memory there, where `needed` is the most bytes that it must have at once: all but gradients, which may lie in the host's. Asks the
-    /// driver nothing.
+    /// What a worker says of its memory there, where `needed` is the most bytes that it must have at once: all but gradients, which may lie in the host's, and
+    /// 4 MiB for parts of sums on their way. Asks the driver nothing.
     #[must_use]
     pub fn worker_memory(&self, needed: u64) -> DeviceMemory {
         let known = self.known_memory();

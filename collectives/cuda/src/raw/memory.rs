@@ -26,7 +26,7 @@ enum Owner {
     Own(CudaSlice<u8>),
     /// Given back to another library, behind what was enqueued on these streams: all on which it can have been used here.
     Lent(
-        [Arc<CudaStream>; 2],
+        [Arc<CudaStream>; 3],
         #[expect(dead_code, reason = "what it does it does at its end")] Lent,
     ),
 }
@@ -156,7 +156,7 @@ impl<T> RawMemory<T> {
 
     /// The same of what is given back to its library once `streams`, on which alone it is used, have come past all that is enqueued on them then. What is lent is
     /// what its maker has promised.
-    pub(crate) const fn lent(address: u64, length: usize, lent: Lent, streams: [Arc<CudaStream>; 2]) -> Self {
+    pub(crate) const fn lent(address: u64, length: usize, lent: Lent, streams: [Arc<CudaStream>; 3]) -> Self {
         let bytes = DeviceBytes {
             address,
             bytes: length.saturating_mul(size_of::<T>()),

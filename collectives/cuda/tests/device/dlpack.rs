@@ -175,14 +175,18 @@ fn a_tensor_of_either_version_is_used_where_it_lies_and_given_back_once() {
 }
 
 #[test]
-fn it_is_given_back_only_behind_what_was_enqueued_with_it_on_either_stream() {
+fn it_is_given_back_only_behind_what_was_enqueued_with_it_on_any_stream() {
     each(|device, library, session| {
-        for stream in [Stream::Compute, Stream::Copies] {
+        for (stream, other) in [
+            (Stream::Compute, Stream::Copies),
+            (Stream::Copies, Stream::Compute),
+            (Stream::Uploads, Stream::Compute),
+        ] {
             let before = library.count();
             let lent = library.versioned(&[1.0; 64], |_| {});
             let own = DeviceTensor::<f32>::from_dlpack(device, Stream::Compute, lent).unwrap();
             let mut sum = DeviceTensor::from_slice(device, stream, &[0.5_f32; 64]).unwrap();
-            device.wait_for_other(stream).unwrap();
+            device.wait_for(stream, other).unwrap();
             device.on(stream).add(&mut sum.view_mut(), &[own.view()]).unwrap();
             // A library that frees at once what it is given back.
             session.plant(Planted::FreeEarly, 0);

@@ -52,7 +52,7 @@ fn pinned_memory_goes_up_and_down_in_parts() {
         let mut tensor = DeviceTensor::<u32>::zeros(&device, Stream::Copies, 4).unwrap();
         memory.copy_up(Stream::Copies, 2..5, &mut tensor, 1).unwrap();
         // Behind the copy up, whatever stream it is on.
-        device.wait_for_other(Stream::Compute).unwrap();
+        device.wait_for(Stream::Compute, Stream::Copies).unwrap();
         memory.copy_down(Stream::Compute, &tensor, 0, 0..4).unwrap();
         assert_eq!(memory.read().unwrap(), [0, 3, 4, 5, 5, 6]);
         let traffic = device.traffic();
