@@ -6,6 +6,7 @@
 //! on the stream that it was allocated on, and freed in that stream's order.
 
 mod account;
+mod beside;
 mod dlpack;
 mod error;
 mod identity;
@@ -27,6 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, sys};
 
 pub use account::MemoryUse;
+pub use beside::OtherStream;
 pub use dlpack::{DlPackError, Exchanged};
 pub use error::{DeviceError, MemoryKind};
 pub use launches::{Enqueue, Float, Half, Summed};
