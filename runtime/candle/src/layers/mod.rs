@@ -27,6 +27,7 @@ mod max_pool;
 mod norm;
 mod product;
 mod sum;
+mod taps;
 mod values;
 mod windows;
 

@@ -2,7 +2,7 @@ use candle_core::{DType, Device, Var};
 use candle_nn::Conv2dConfig;
 
 use super::*;
-use crate::checked::{assert_gradients, drawn};
+use crate::checked::{assert_gradients, drawn, farthest};
 
 fn layer(weight: &Var, bias: Option<&Var>, stride: usize, padding: usize) -> Conv2d {
     Conv2d {
@@ -51,6 +51,12 @@ fn values_are_candles_own_and_gradients_are_right() {
             .unwrap();
         assert!(distance < 1e-12, "{what}: {distance}");
         assert_gradients(&[&input, &weight, &bias], || ours.forward(&input));
+        assert_gradients(&[&input, &weight, &bias], || ours.composed(&input));
+        for layer in [ours.clone(), ours.relu(), layer(&weight, None, stride, padding).relu()] {
+            let (composed, ours) = (layer.composed(&input).unwrap(), layer.forward(&input).unwrap());
+            assert_eq!(composed.dims(), ours.dims(), "{what}");
+            assert!(farthest(&composed, &ours) < 1e-12, "{what}");
+        }
     }
 }
 
