@@ -9,7 +9,7 @@
 //!
 //! With the feature `cuda` [`build_on`] takes a GPU, and the network's tensors lie in its memory: gradients are added and applied where they lie, by Sardana's kernels
 //! on the stream that candle computes on, and values come to the host when they are shown. Building it needs nvcc, a C++ compiler and the libraries of CUDA 13
-//! (cuBLAS, cuRAND, NVRTC) and NCCL, which the program is linked with: it does not start where one of them, or NVIDIA's driver, is missing. **It has not been run on a GPU
+//! (its runtime, cuBLAS, cuRAND, NVRTC), which the program is linked with: it does not start where one of them, or NVIDIA's driver, is missing. **It has not been run on a GPU
 //! yet.**
 //!
 //! The layers here are loops of their own on processors; on a GPU they compute the same by operations of candle, slower than kernels of their own would. No bits are

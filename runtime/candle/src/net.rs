@@ -120,7 +120,7 @@ impl<M: ModuleT, L: Loss, X: Stack, Y: Stack> Net<M, L, X, Y> {
     }
 
     /// What candle computes it on.
-    pub fn device(&self) -> Device {
+    pub fn candle_device(&self) -> Device {
         self.place.candle()
     }
 

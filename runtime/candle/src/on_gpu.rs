@@ -17,8 +17,6 @@ use sardana_cuda::device::{Device, DeviceError, DeviceTensor, Moment, Stream, Tr
 use sardana_cuda::driver::Driver;
 use sardana_cuda::gradient::WriteOnDevice;
 
-use crate::place::CANDLE;
-
 /// All is done in order.
 const ON: Stream = Stream::Compute;
 
@@ -75,7 +73,7 @@ impl Gpu {
         self.values = values;
     }
 
-    /// What it is.
+    /// What it is, and with which kernels candle computes on it.
     pub(crate) fn description(&self) -> &str {
         &self.description
     }
@@ -155,8 +153,7 @@ impl DeviceNetwork for Gpu {
     }
 }
 
-/// What decides the bits of what candle computes, beside the GPU and the libraries on it: its version, and its kernels as this program was built with them, for
-/// which nvcc's version counts as well.
+/// The kernels of candle as this program was built with them, by the first digits of their hash: nvcc's version decides them as well.
 fn candles_kernels() -> String {
     let all = [
         kernels::AFFINE,
@@ -174,7 +171,7 @@ fn candles_kernels() -> String {
     for module in &all {
         hash.update(module.ptx().as_bytes());
     }
-    format!("candle {CANDLE}, kernels of candle {}", &hash.finalize().to_hex()[..8])
+    format!("kernels of candle {}", &hash.finalize().to_hex()[..8])
 }
 
 /// Where the elements of a tensor lie in its memory.

@@ -63,7 +63,7 @@ impl Place {
         match self {
             Self::Host(_) => "cpu".to_owned(),
             #[cfg(feature = "cuda")]
-            Self::Gpu(gpu) => gpu.description().to_owned(),
+            Self::Gpu(gpu) => format!("{}, candle {CANDLE}", gpu.description()),
         }
     }
 

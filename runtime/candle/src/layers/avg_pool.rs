@@ -47,7 +47,7 @@ impl Module for AvgPool2d {
 impl AvgPool2d {
     /// By operations of candle.
     fn composed(&self, input: &Tensor, share: f64) -> Result<Tensor> {
-        let taps = taps(input, self.windows.sizes(), 0.0)?;
+        let taps = taps(input, self.windows.sizes())?;
         let sum = taps[1..].iter().try_fold(taps[0].clone(), |sum, tap| sum + tap)?;
         sum * share
     }

@@ -1,18 +1,24 @@
 //! Windows as operations of candle: for tensors on a GPU, where layers have no loops of their own. Each operation adds in an order that is always the same. It
 //! knows no layer.
 
-use candle_core::{Result, Tensor};
+use candle_core::{DType, Result, Tensor, bail};
 
 /// What windows have at each of their places, row by row: tensors of shape (…, …, rows, columns) of an input of shape (…, …, height, width). Each window is
-/// `kernel` × `kernel` pixels, `stride` apart; `padding` pixels of `border` are around the input. There is at least one window.
-pub(super) fn taps(input: &Tensor, [kernel, stride, padding]: [usize; 3], border: f32) -> Result<Vec<Tensor>> {
+/// `kernel` × `kernel` pixels, `stride` apart; `padding` pixels of zeros are around the input. There is at least one window.
+///
+/// # Errors
+/// When the input is not of floating-point numbers, or candle cannot compute it.
+pub(super) fn taps(input: &Tensor, [kernel, stride, padding]: [usize; 3]) -> Result<Vec<Tensor>> {
+    if !input.dtype().is_float() {
+        bail!("expected windows of floating-point numbers, found {:?}", input.dtype());
+    }
     let (_, _, height, width) = input.dims4()?;
     let windows = |size: usize| (size + 2 * padding - kernel) / stride + 1;
     let (rows, columns) = (windows(height), windows(width));
     // As many behind the last window that all of a stride can be taken there.
     let behind = |size: usize, windows: usize| (kernel - 1 + windows * stride).saturating_sub(size + padding);
-    let input = bordered(input, 2, [padding, behind(height, rows)], border)?;
-    let input = bordered(&input, 3, [padding, behind(width, columns)], border)?;
+    let input = input.pad_with_zeros(2, padding, behind(height, rows))?;
+    let input = input.pad_with_zeros(3, padding, behind(width, columns))?;
     let mut taps = Vec::with_capacity(kernel * kernel);
     for down in 0..kernel {
         let lines = strided(&input, 2, [down, rows, stride])?;
@@ -23,19 +29,15 @@ pub(super) fn taps(input: &Tensor, [kernel, stride, padding]: [usize; 3], border
     Ok(taps)
 }
 
-/// With so many values of `border` before and behind all others along a dimension.
-fn bordered(input: &Tensor, dimension: usize, [before, behind]: [usize; 2], border: f32) -> Result<Tensor> {
-    let edge = |size: usize| {
-        let mut shape = input.dims().to_vec();
-        shape[dimension] = size;
-        Tensor::full(border, shape, input.device())?.to_dtype(input.dtype())
-    };
-    match (before, behind) {
-        (0, 0) => Ok(input.clone()),
-        (before, 0) => Tensor::cat(&[&edge(before)?, input], dimension),
-        (0, behind) => Tensor::cat(&[input, &edge(behind)?], dimension),
-        (before, behind) => Tensor::cat(&[&edge(before)?, input, &edge(behind)?], dimension),
+/// Of each place in a window: 1 for those windows that have padding there and 0 for others, u8 of shape (1, 1, rows, columns). Empty if there is no padding.
+pub(super) fn outside(input: &Tensor, sizes: [usize; 3]) -> Result<Vec<Tensor>> {
+    let [_, _, padding] = sizes;
+    if padding == 0 {
+        return Ok(Vec::new());
     }
+    let (_, _, height, width) = input.dims4()?;
+    let inside = Tensor::ones((1, 1, height, width), DType::F32, input.device())?;
+    taps(&inside, sizes)?.iter().map(|tap| tap.eq(0_f32)).collect()
 }
 
 /// `count` values along a dimension, from `first` on, `stride` apart.
@@ -58,12 +60,12 @@ mod tests {
 
     #[test]
     fn each_place_of_a_window_is_taken_from_all_windows() {
-        // Rows 0 1 2 and 3 4 5 within a border: two windows down and two across.
-        let input = Tensor::arange(0_f32, 6.0, &Device::Cpu)
+        // Rows 1 2 3 and 4 5 6 within a border: two windows down and two across.
+        let input = Tensor::arange(1_f32, 7.0, &Device::Cpu)
             .unwrap()
             .reshape((1, 1, 2, 3))
             .unwrap();
-        let found: Vec<Vec<f32>> = taps(&input, [2, 2, 1], -1.0)
+        let found: Vec<Vec<f32>> = taps(&input, [2, 2, 1])
             .unwrap()
             .iter()
             .map(|tap| {
@@ -72,10 +74,10 @@ mod tests {
             })
             .collect();
         let expected = [
-            [-1.0, -1.0, -1.0, 4.0],
-            [-1.0, -1.0, 3.0, 5.0],
-            [-1.0, 1.0, -1.0, -1.0],
-            [0.0, 2.0, -1.0, -1.0],
+            [0.0, 0.0, 0.0, 5.0],
+            [0.0, 0.0, 4.0, 6.0],
+            [0.0, 2.0, 0.0, 0.0],
+            [1.0, 3.0, 0.0, 0.0],
         ];
         assert_eq!(found, expected);
     }

@@ -118,7 +118,7 @@ impl Conv2d {
         let (to, from, kernel, _) = self.weight.dims4()?;
         let Windows { stride, padding, .. } = self.windows;
         // Channels come first, so that there is one product for all images.
-        let taps = taps(&input.transpose(0, 1)?, [kernel, stride, padding], 0.0)?;
+        let taps = taps(&input.transpose(0, 1)?, [kernel, stride, padding])?;
         let (_, images, rows, columns) = taps[0].dims4()?;
         let matrix = Tensor::stack(&taps, 1)?.reshape((from * kernel * kernel, images * rows * columns))?;
         let maps = self.weight.reshape((to, from * kernel * kernel))?.matmul(&matrix)?;

@@ -253,6 +253,9 @@ fn a_rectified_layer_is_the_layer_and_a_rectifier() {
 fn a_rectified_layer_shows_a_nan() {
     let input = Tensor::new(&[[[[f64::NAN, -1.0, 1.0]]]], &Device::Cpu).unwrap();
     let weight = Var::from_tensor(&Tensor::ones((1, 1, 1, 1), DType::F64, &Device::Cpu).unwrap()).unwrap();
-    let found = flat(&layer(&weight, None, 1, 0).relu().forward(&input).unwrap());
-    assert!(found[0].is_nan() && found[1..] == [0.0, 1.0], "{found:?}");
+    let layer = layer(&weight, None, 1, 0).relu();
+    for found in [layer.forward(&input), layer.composed(&input)] {
+        let found = flat(&found.unwrap());
+        assert!(found[0].is_nan() && found[1..] == [0.0, 1.0], "{found:?}");
+    }
 }
