@@ -124,7 +124,7 @@ impl Device {
 
     /// The GPU on which another library computes on this stream, which becomes the compute stream. From now on memory of the stream's
     /// context carries no events: the library uses it on this stream alone, or says itself what waits for what. What the library has of the memory is not
-    /// counted: where workers share the GPU, say by [`Self::keep_gradients_within`] what is left to gradients.
+    /// counted: where workers share the GPU, say by [`Self::keep_gradients_within`] what is left to gradients. [`View::beside`] lends memory of that stream.
     ///
     /// # Errors
     /// As [`Self::open`].
