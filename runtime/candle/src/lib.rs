@@ -13,8 +13,8 @@
 //! yet.**
 //!
 //! The layers here are loops of their own on processors; on a GPU they compute the same by operations of candle, slower than kernels of their own would. No bits are
-//! those of processors, so the workers of a job in exact order have one kind of GPU each like the other: the same model, driver, cuBLAS, version of candle, and kernels of
-//! candle, for which the nvcc counts that the program was built with. A worker tells them (`Network::device`); one whose first update has other bits is refused.
+//! those of processors, so all workers of a job in exact order compute on GPUs of one kind: with the same model, driver, cuBLAS, version of candle, and kernels of candle,
+//! which depend on the nvcc that the program was built with. A worker tells them (`Network::device`); one whose first update has other bits is refused.
 //!
 //! One GPU gives the same bits again, as candle 0.11's source says. Its sums, and the gradients of `gather`, `index_select`, `embedding` and convolutions, are added in
 //! a fixed order, without atomics. It has one cuBLAS handle on one stream, which multiplies f32 in f32: TF32 is switched off when the network is built
@@ -23,7 +23,7 @@
 //! - candle's feature `cudnn` chooses the algorithms of convolutions anew: leave it off;
 //! - candle's functions for layers of mixtures of experts, and all that is quantised, add by atomics or are not trained;
 //! - a device of one's own beside [`Builder::device`], such as `Device::new_cuda`, has another stream, and nothing says what goes first: a gradient from there is refused;
-//! - `candle_core::cuda::set_gemm_reduced_precision_f32(true)` after the network is built gives TF32, to all workers of a program alike.
+//! - `candle_core::cuda_backend::set_gemm_reduced_precision_f32(true)` after the network is built gives TF32, to all workers of a program alike.
 //!
 //! A class that the scores do not have, or an index beyond a table, is an error on processors; on a GPU it ends all that the process computes there.
 

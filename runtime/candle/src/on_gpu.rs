@@ -155,6 +155,7 @@ impl DeviceNetwork for Gpu {
 
 /// The kernels of candle as this program was built with them, by the first digits of their hash: nvcc's version decides them as well.
 fn candles_kernels() -> String {
+    // But those of quantised networks, which are not trained.
     let all = [
         kernels::AFFINE,
         kernels::BINARY,
