@@ -186,7 +186,7 @@ impl Driver {
 }
 
 fn open() -> Result<OpenLibrary, Absent> {
-    let names = ["cuda", "nvcuda"].into_iter().flat_map(cudarc::get_lib_name_candidates);
+    let names = ["cuda", "nvcuda"].into_iter().flat_map(library::names);
     library::open(names).map_err(|reason| Absent::Library { reason })
 }
 

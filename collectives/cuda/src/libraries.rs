@@ -66,8 +66,7 @@ const LIBRARIES: [Known; 4] = [
 
 /// The names of a library's file, with one that the bindings do not know.
 fn names(stem: &str, more: &str) -> impl Iterator<Item = String> {
-    let names = cudarc::get_lib_name_candidates(stem);
-    names.into_iter().chain([more.to_owned()])
+    library::names(stem).chain([more.to_owned()])
 }
 
 impl Known {

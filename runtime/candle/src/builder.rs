@@ -60,14 +60,20 @@ impl std::fmt::Debug for Builder {
 }
 
 impl Builder {
-    /// Of a network whose first values are drawn with `seed`.
+    /// Of a network on processors whose first values are drawn with `seed`.
+    #[cfg(test)]
     pub(crate) fn new(seed: u64) -> Self {
+        Self::on(Device::Cpu, seed)
+    }
+
+    /// Of a network on `device` whose first values are drawn with `seed`.
+    pub(crate) fn on(device: Device, seed: u64) -> Self {
         let made = Made {
             seed,
             used: Used::Always,
             tensors: Arc::default(),
         };
-        let variables = VarBuilder::from_backend(Box::new(made.clone()), DType::F32, Device::Cpu);
+        let variables = VarBuilder::from_backend(Box::new(made.clone()), DType::F32, device);
         Self {
             variables,
             made,
@@ -90,6 +96,12 @@ impl Builder {
         self.variables.clone()
     }
 
+    /// What the network is computed on: where a layer makes tensors that it does not ask for here, such as a mask.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        self.variables.device()
+    }
+
     /// For a part of the network that a loss need not depend on, such as a layer that is skipped at random: where there is no gradient for a
     /// tensor of it, that is 0. Elsewhere it is an error, since it is usually a mistake.
     #[must_use]
@@ -98,7 +110,7 @@ impl Builder {
             used: Used::Perhaps,
             ..self.made.clone()
         };
-        let variables = VarBuilder::from_backend(Box::new(made.clone()), DType::F32, Device::Cpu);
+        let variables = VarBuilder::from_backend(Box::new(made.clone()), DType::F32, self.device().clone());
         let prefix = self.variables.prefix();
         Self {
             variables: if prefix.is_empty() { variables } else { variables.pp(prefix) },
@@ -140,8 +152,8 @@ impl Builder {
         };
         let mut made = self.made.tensors();
         let mean = made.len();
-        let zeros = Var::zeros(channels, DType::F32, &Device::Cpu)?;
-        let ones = Var::ones(channels, DType::F32, &Device::Cpu)?;
+        let zeros = Var::zeros(channels, DType::F32, self.device())?;
+        let ones = Var::ones(channels, DType::F32, self.device())?;
         let used = Used::Always;
         made.add(self.named("running_mean"), zeros, Role::RunningMean { momentum }, used)?;
         made.add(

@@ -71,6 +71,12 @@ pub(crate) fn gradient_error(variables: &[&Var], output: impl Fn() -> Result<Ten
     Ok(worst)
 }
 
+/// How far two f64 tensors of one shape are from each other, where they are farthest.
+pub(crate) fn farthest(first: &Tensor, second: &Tensor) -> f64 {
+    let distances = (first - second).unwrap().abs().unwrap();
+    distances.max_all().unwrap().to_scalar().unwrap()
+}
+
 /// Asserts that the gradients are right.
 pub(crate) fn assert_gradients(variables: &[&Var], output: impl Fn() -> Result<Tensor>) {
     let error = gradient_error(variables, output).unwrap();

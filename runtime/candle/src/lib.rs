@@ -4,6 +4,28 @@
 //! - [`build`], [`Net`]: a network with its loss, which [`sardana::fit::Fit`] trains; [`loss`]; [`Stack`]: samples as tensors;
 //! - [`layers`]: layers for those of candle that are wrong, cannot be seeded, or would let the membership reach the arithmetic;
 //! - [`Pass`]: what layers share with their network while it computes.
+//!
+//! # On a GPU
+//!
+//! With the feature `cuda` [`build_on`] takes a GPU, and the network's tensors lie in its memory: gradients are added and applied where they lie, by Sardana's kernels
+//! on the stream that candle computes on, and values come to the host when they are shown. Building it needs nvcc, a C++ compiler and the libraries of CUDA 13
+//! (its runtime, cuBLAS, cuRAND, NVRTC), which the program is linked with: it does not start where one of them, or NVIDIA's driver, is missing. **It has not been run on a GPU
+//! yet.**
+//!
+//! The layers here are loops of their own on processors; on a GPU they compute the same by operations of candle, slower than kernels of their own would. No bits are
+//! those of processors, so all workers of a job in exact order compute on GPUs of one kind: with the same model, driver, cuBLAS, version of candle, and kernels of candle,
+//! which depend on the nvcc that the program was built with. A worker tells them (`Network::device`); one whose first update has other bits is refused.
+//!
+//! One GPU gives the same bits again, as candle 0.11's source says. Its sums, and the gradients of `gather`, `index_select`, `embedding` and convolutions, are added in
+//! a fixed order, without atomics. It has one cuBLAS handle on one stream, which multiplies f32 in f32: TF32 is switched off when the network is built
+//! (GPUs older than Ampere may multiply f32 in shorter types all the same). Not so:
+//! - `Tensor::rand`, `randn`, and candle's own dropout draw from a generator of the process, here as on processors: take [`Dropout`] and [`Pass::random`];
+//! - candle's feature `cudnn` chooses the algorithms of convolutions anew: leave it off;
+//! - candle's functions for layers of mixtures of experts, and all that is quantised, add by atomics or are not trained;
+//! - a device of one's own beside [`Builder::device`], such as `Device::new_cuda`, has another stream, and nothing says what goes first: a gradient from there is refused;
+//! - `candle_core::cuda_backend::set_gemm_reduced_precision_f32(true)` after the network is built gives TF32, to all workers of a program alike.
+//!
+//! A class that the scores do not have, or an index beyond a table, is an error on processors; on a GPU it ends all that the process computes there.
 
 mod builder;
 #[cfg(test)]
@@ -12,12 +34,16 @@ mod initial;
 pub mod layers;
 pub mod loss;
 mod net;
+#[cfg(feature = "cuda")]
+mod on_gpu;
+mod on_host;
 pub mod pass;
+mod place;
 mod stack;
 
 pub use builder::{Builder, Running};
 pub use layers::{AvgPool2d, BatchNorm2d, Conv2d, Dropout, GroupNorm, LayerNorm, Linear, MaxPool2d};
 pub use loss::{CrossEntropy, Loss, SquaredError};
-pub use net::{Net, build};
+pub use net::{Net, build, build_on};
 pub use pass::{Pass, Statistic};
 pub use stack::Stack;

@@ -1,19 +1,22 @@
 //! A network of candle with its loss, as [`sardana::fit::Fit`] trains it.
 
-use std::cell::RefCell;
 use std::fmt::{self, Debug};
 use std::marker::PhantomData;
 use std::mem::take;
 
-use candle_core::{CpuStorage, DType, InplaceOp1, Layout, Result, Storage, Tensor, Var, bail};
+use candle_core::{DType, Device, Result, Tensor, bail};
 use candle_nn::ModuleT;
 use sardana::data::Shard;
+use sardana::device::DeviceChoice;
+#[cfg(feature = "cuda")]
+use sardana::fit::DeviceNetwork;
 use sardana::fit::{Network, Parameter, Role, Values};
-use sardana::model::{GradientWriter, ModelError};
+use sardana::model::{DeviceMemory, GradientWriter, ModelError};
 
 use crate::builder::{Used, Variable};
 use crate::loss::Loss;
 use crate::pass::Statistic;
+use crate::place::Place;
 use crate::{Builder, Pass, Stack};
 
 /// A network that is trained on pairs of an input and a target.
@@ -21,6 +24,8 @@ pub struct Net<M, L, X, Y> {
     module: M,
     loss: L,
     variables: Vec<Variable>,
+    /// What the variables lie on.
+    place: Place,
     pass: Pass,
     samples: PhantomData<fn(X, Y)>,
 }
@@ -36,7 +41,7 @@ impl<M, L: Debug, X, Y> Debug for Net<M, L, X, Y> {
 }
 
 /// Builds a network for samples that are pairs of an input `X` and a target `Y`: `module` asks `builder` for its tensors, whose first
-/// values depend on `seed` and their names alone.
+/// values depend on `seed` and their names alone. It is computed on processors; [`build_on`] takes a GPU as well.
 ///
 /// # Errors
 /// What `module` objects to.
@@ -47,17 +52,56 @@ where
     X: Stack,
     Y: Stack,
 {
-    let builder = Builder::new(seed);
+    build_on(DeviceChoice::Cpu, seed, loss, module)
+}
+
+/// As [`build`], on what `choice` says: processors, to the bit what [`build`] gives, or a GPU of a program with the feature `cuda`. First values are the same on
+/// both; what is computed from them is not: see [the crate](crate#on-a-gpu) for what a GPU's bits depend on.
+///
+/// On a GPU `module` makes tensors that it does not ask the builder for, such as masks, on [`Builder::device`]. Samples are brought there, and each [`Loss`] is
+/// given output and target there.
+///
+/// ```
+/// # use candle_core::Result;
+/// # use candle_nn::Linear;
+/// # use sardana::data::Array;
+/// # use sardana::device::DeviceChoice;
+/// # use sardana_candle::{CrossEntropy, Net, build_on};
+/// # fn network(seed: u64) -> Result<Net<Linear, CrossEntropy, Array<f32>, u32>> {
+/// // What `--device` or SARDANA_DEVICE says; without either a GPU, if there is one.
+/// let choice = DeviceChoice::said(None).map_err(candle_core::Error::wrap)?;
+/// build_on(choice, seed, CrossEntropy::new(), |builder| candle_nn::linear(784, 10, builder.vb()))
+/// # }
+/// ```
+///
+/// # Errors
+/// What `module` objects to; when the GPU cannot be used; or `choice` asks for one in a program that is built without the feature.
+pub fn build_on<M, L, X, Y>(
+    choice: DeviceChoice,
+    seed: u64,
+    loss: L,
+    module: impl FnOnce(&Builder) -> Result<M>,
+) -> Result<Net<M, L, X, Y>>
+where
+    M: ModuleT,
+    L: Loss,
+    X: Stack,
+    Y: Stack,
+{
+    let mut place = Place::of(choice)?;
+    let builder = Builder::on(place.candle(), seed);
     let module = module(&builder)?;
     let pass = builder.pass();
     let variables = builder.into_variables();
     if variables.is_empty() {
         bail!("expected a network to ask its builder for tensors, found none");
     }
+    place.hold(variables.iter().map(|variable| variable.value.clone()).collect());
     Ok(Net {
         module,
         loss,
         variables,
+        place,
         pass,
         samples: PhantomData,
     })
@@ -75,23 +119,47 @@ impl<M: ModuleT, L: Loss, X: Stack, Y: Stack> Net<M, L, X, Y> {
         trained.map(|variable| variable.value.elem_count()).sum()
     }
 
-    /// Input and target of a batch.
+    /// What candle computes it on.
+    pub fn candle_device(&self) -> Device {
+        self.place.candle()
+    }
+
+    /// The GPU that has its tensors, if one has: to bound what gradients take of its memory, for instance.
+    #[cfg(feature = "cuda")]
+    pub fn gpu(&self) -> Option<&sardana_cuda::device::Device> {
+        match &self.place {
+            Place::Host(_) => None,
+            Place::Gpu(gpu) => Some(gpu.device()),
+        }
+    }
+
+    /// Input and target of a batch, in this process's memory.
     fn tensors(items: &[(X, Y)]) -> Result<(Tensor, Tensor)> {
         let inputs = X::stack(items.iter().map(|(input, _)| input))?;
         Ok((inputs, Y::stack(items.iter().map(|(_, target)| target))?))
     }
 
-    /// The loss's sum as the first of `sums`, and the others; the tensor of the loss.
-    fn look(&self, items: &[(X, Y)], train: bool, sums: &mut [f64]) -> Result<Tensor> {
+    /// Computes a batch's output and loss.
+    fn look(&self, items: &[(X, Y)], train: bool) -> Result<Seen> {
         let (input, target) = Self::tensors(items)?;
+        let device = self.place.candle();
+        let (input, target) = (input.to_device(&device)?, target.to_device(&device)?);
         let output = self.module.forward_t(&input, train)?;
         let loss = self.loss.sum(&output, &target)?;
+        Ok(Seen {
+            output: output.detach(),
+            target,
+            loss,
+        })
+    }
+
+    /// Adds what was found of a batch: the loss to the first of `sums`, and the others. It waits for a GPU.
+    fn sum(&self, seen: &Seen, sums: &mut [f64]) -> Result<()> {
         let [first, others @ ..] = sums else {
             bail!("expected room for the sums of a loss, found none")
         };
-        *first += loss.to_dtype(DType::F64)?.to_scalar::<f64>()?;
-        self.loss.measure(&output.detach(), &target, others)?;
-        Ok(loss)
+        *first += seen.loss.to_dtype(DType::F64)?.to_scalar::<f64>()?;
+        self.loss.measure(&seen.output, &seen.target, others)
     }
 
     fn write(
@@ -105,12 +173,13 @@ impl<M: ModuleT, L: Loss, X: Stack, Y: Stack> Net<M, L, X, Y> {
         let mut told = Told::new(self.variables.len(), told)?;
         for (tensor, variable) in self.variables.iter().enumerate() {
             if variable.role != Role::Trained {
-                out.write_f32(tensor, &told.sum(tensor, variable, samples)?)?;
+                let told = told.sum(tensor, variable, samples)?;
+                self.place.write_here(tensor, &told, out)?;
                 continue;
             }
             let Some(gradient) = gradients.get(&variable.value) else {
                 if variable.used == Used::Perhaps {
-                    out.fill_f32(tensor, |_| ())?;
+                    self.place.write_zeros(tensor, variable.value.elem_count(), out)?;
                     continue;
                 }
                 return Err(format!(
@@ -120,12 +189,17 @@ impl<M: ModuleT, L: Loss, X: Stack, Y: Stack> Net<M, L, X, Y> {
                 )
                 .into());
             };
-            let mut written = Ok(());
-            see(&gradient.contiguous()?, &mut |values| written = out.write_f32(tensor, values))?;
-            written?;
+            self.place.write(tensor, gradient, out)?;
         }
         Ok(())
     }
+}
+
+/// What a batch has come to.
+struct Seen {
+    output: Tensor,
+    target: Tensor,
+    loss: Tensor,
 }
 
 /// What layers have told in one pass, by the number of the tensor.
@@ -187,6 +261,14 @@ impl<M: ModuleT, L: Loss, X: Stack + Send, Y: Stack + Send> Network for Net<M, L
         self.loss.describe()
     }
 
+    fn device(&self) -> String {
+        self.place.describe()
+    }
+
+    fn device_memory(&self, _samples: usize) -> Option<DeviceMemory> {
+        self.place.memory()
+    }
+
     fn gradient(
         &self,
         shard: &Shard,
@@ -195,64 +277,32 @@ impl<M: ModuleT, L: Loss, X: Stack + Send, Y: Stack + Send> Network for Net<M, L
         sums: &mut [f64],
     ) -> std::result::Result<(), ModelError> {
         self.pass.begin(shard);
-        let loss = self.look(items, true, sums);
+        let seen = self.look(items, true);
         let told = self.pass.end();
-        self.write(&loss?, told, items.len(), out)
+        let seen = seen?;
+        self.write(&seen.loss, told?, items.len(), out)?;
+        // A GPU is waited for here, once all is enqueued.
+        Ok(self.sum(&seen, sums)?)
     }
 
     fn measure(&self, items: &[(X, Y)], sums: &mut [f64]) -> std::result::Result<(), ModelError> {
-        self.look(items, false, sums)?;
-        Ok(())
+        Ok(self.sum(&self.look(items, false)?, sums)?)
     }
 
     fn values(&self) -> Box<dyn Values> {
-        Box::new(Shared(self.variables.iter().map(|variable| variable.value.clone()).collect()))
+        self.place.values()
     }
 
     fn change(&mut self, tensor: usize, change: &mut dyn FnMut(&mut [f32])) -> std::result::Result<(), ModelError> {
-        Ok(self.variables[tensor].value.inplace_op1(&Change(RefCell::new(change)))?)
-    }
-}
-
-/// The same tensors, as another thread reads them.
-struct Shared(Vec<Var>);
-
-impl Values for Shared {
-    fn see(&self, tensor: usize, visit: &mut dyn FnMut(&[f32])) -> std::result::Result<(), ModelError> {
-        Ok(see(&self.0[tensor], visit)?)
-    }
-}
-
-/// Shows the values of a contiguous f32 tensor in this process's memory.
-fn see(tensor: &Tensor, visit: &mut dyn FnMut(&[f32])) -> Result<()> {
-    let (storage, layout) = tensor.storage_and_layout();
-    let (Storage::Cpu(storage), Some((start, end))) = (&*storage, layout.contiguous_offsets()) else {
-        bail!("expected a contiguous tensor in this process's memory, found {layout:?}");
-    };
-    visit(&storage.as_slice::<f32>()?[start..end]);
-    Ok(())
-}
-
-/// What changes values where they lie.
-type Changing<'a> = dyn FnMut(&mut [f32]) + 'a;
-
-/// Changes a tensor where it lies.
-struct Change<'a>(RefCell<&'a mut Changing<'a>>);
-
-impl InplaceOp1 for Change<'_> {
-    fn name(&self) -> &'static str {
-        "update"
+        Ok(self.place.change(tensor, change)?)
     }
 
-    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
-        let (CpuStorage::F32(values), Some((start, end))) = (storage, layout.contiguous_offsets()) else {
-            bail!("expected a contiguous f32 tensor, found {layout:?}");
-        };
-        let Ok(mut change) = self.0.try_borrow_mut() else {
-            bail!("expected a tensor to be changed once at a time");
-        };
-        change(&mut values[start..end]);
-        Ok(())
+    #[cfg(feature = "cuda")]
+    fn on_device(&mut self) -> Option<&mut dyn DeviceNetwork> {
+        match &mut self.place {
+            Place::Host(_) => None,
+            Place::Gpu(gpu) => Some(&mut **gpu),
+        }
     }
 }
 

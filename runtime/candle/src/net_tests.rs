@@ -176,3 +176,22 @@ fn samples_of_different_shapes_are_refused_with_both() {
     assert_eq!(stacked.dims(), [1, 1, 1, 2]);
     assert_eq!(stacked.flatten_all().unwrap().to_vec1::<f32>().unwrap(), [0.0, 1.0]);
 }
+
+#[cfg(not(feature = "cuda"))]
+#[test]
+fn without_gpus_a_choice_of_them_is_refused_and_any_other_computes_the_same_on_processors() {
+    let on = |choice| build_on(choice, 7, CrossEntropy::new(), |builder| linear(4, 3, builder.vb()));
+    let refusal = on(DeviceChoice::Cuda(None))
+        .map(|_: Net<Linear, CrossEntropy, Array<f32>, u32>| ())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refusal.starts_with("expected ") && refusal.contains("--device cpu"),
+        "{refusal}"
+    );
+    for choice in [DeviceChoice::Auto, DeviceChoice::Cpu] {
+        let net: Net<Linear, CrossEntropy, Array<f32>, u32> = on(choice).unwrap();
+        assert!(net.candle_device().is_cpu());
+        assert_eq!((net.device(), net.device_memory(100)), ("cpu".to_owned(), None));
+    }
+}

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use candle_core::{Result, bail};
+use candle_core::{DType, Result, Tensor, bail};
 use sardana::data::{CounterRng, Shard};
 
 /// Where the random streams of layers begin; those below are the user's own.
@@ -25,7 +25,15 @@ struct UnderWay {
     shard: Shard,
     /// How often each layer has drawn.
     calls: Vec<u32>,
-    told: Vec<(Statistic, Vec<f32>)>,
+    told: Vec<(Statistic, Means)>,
+}
+
+/// What a layer tells.
+#[derive(Debug)]
+enum Means {
+    Found(Vec<f32>),
+    /// On a GPU, once it has come that far.
+    Computed(Tensor),
 }
 
 /// A tensor that follows the mean over each batch of what its layer sees, such as a running mean. It is of the state, not trained.
@@ -45,9 +53,17 @@ impl Pass {
         });
     }
 
-    /// Ends it, and gives what layers have told, in the order in which they have.
-    pub(crate) fn end(&self) -> Vec<(Statistic, Vec<f32>)> {
-        self.state().take().map(|pass| pass.told).unwrap_or_default()
+    /// Ends it, and gives what layers have told, in the order in which they have. It waits for what is told of by a GPU.
+    ///
+    /// # Errors
+    /// When that cannot be had.
+    pub(crate) fn end(&self) -> Result<Vec<(Statistic, Vec<f32>)>> {
+        let told = self.state().take().map(|pass| pass.told).unwrap_or_default();
+        let found = |(statistic, means)| match means {
+            Means::Found(means) => Ok((statistic, means)),
+            Means::Computed(means) => Ok((statistic, means.to_dtype(DType::F32)?.to_vec1()?)),
+        };
+        told.into_iter().map(found).collect()
     }
 
     /// Random numbers for the layer number `layer` (of [`Builder::drawing_layer`](crate::Builder::drawing_layer)): others for each step,
@@ -80,6 +96,18 @@ impl Pass {
     /// # Errors
     /// When no shard is under way: a network that is evaluated changes nothing.
     pub fn tell(&self, statistic: Statistic, means: Vec<f32>) -> Result<()> {
+        self.hear(statistic, Means::Found(means))
+    }
+
+    /// As [`Self::tell`], of a tensor of one dimension through which no gradient flows, wherever it lies: nothing waits for it before the pass has ended.
+    ///
+    /// # Errors
+    /// As [`Self::tell`].
+    pub fn tell_computed(&self, statistic: Statistic, means: &Tensor) -> Result<()> {
+        self.hear(statistic, Means::Computed(means.detach()))
+    }
+
+    fn hear(&self, statistic: Statistic, means: Means) -> Result<()> {
         let mut state = self.state();
         let Some(pass) = &mut *state else {
             bail!(
@@ -176,8 +204,8 @@ pub(crate) mod tests {
             (running.means, vec![3.0, 4.0]),
             (running.squares, vec![5.0, 6.0]),
         ];
-        assert_eq!(pass.end(), expected);
-        assert_eq!(pass.end(), []);
+        assert_eq!(pass.end().unwrap(), expected);
+        assert_eq!(pass.end().unwrap(), []);
     }
 
     #[test]
@@ -188,7 +216,7 @@ pub(crate) mod tests {
         for begun_before in [false, true] {
             if begun_before {
                 pass.begin(&shard(1, 0, 0));
-                pass.end();
+                pass.end().unwrap();
             }
             let refusal = pass.random(0).unwrap_err().to_string();
             assert!(

@@ -6,6 +6,7 @@
 //! on the stream that it was allocated on, and freed in that stream's order.
 
 mod account;
+mod beside;
 mod dlpack;
 mod error;
 mod identity;
@@ -27,6 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, sys};
 
 pub use account::MemoryUse;
+pub use beside::OtherStream;
 pub use dlpack::{DlPackError, Exchanged};
 pub use error::{DeviceError, MemoryKind};
 pub use launches::{Enqueue, Float, Half, Summed};
@@ -125,7 +127,7 @@ impl Device {
 
     /// The GPU on which another library computes on this stream, which becomes the compute stream. From now on memory of the stream's
     /// context carries no events: the library uses it on this stream alone, or says itself what waits for what. What the library has of the memory is not
-    /// counted: where workers share the GPU, say by [`Self::keep_gradients_within`] what is left to gradients.
+    /// counted: where workers share the GPU, say by [`Self::keep_gradients_within`] what is left to gradients. [`View::beside`] lends memory of that stream.
     ///
     /// # Errors
     /// As [`Self::open`].

@@ -175,9 +175,19 @@ pub struct View<'a, T> {
 
 /// Elements in a device's memory, to be written by what is enqueued.
 #[derive(Debug)]
-pub struct ViewMut<'a, T>(View<'a, T>);
+pub struct ViewMut<'a, T>(pub(super) View<'a, T>);
 
 impl<'a, T> View<'a, T> {
+    /// So many elements from there on, which the device has as long as both are lent.
+    pub(super) const fn new(device: &'a Device, address: u64, length: usize) -> Self {
+        Self {
+            device,
+            address,
+            length,
+            element: PhantomData,
+        }
+    }
+
     /// Where the first of them lies, as the device counts.
     #[must_use]
     pub const fn address(&self) -> u64 {

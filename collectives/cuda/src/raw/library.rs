@@ -55,10 +55,15 @@ pub(crate) fn open(names: impl IntoIterator<Item = String>) -> Result<OpenLibrar
     Err(told.unwrap_or_else(|| "no name to look for".to_owned()))
 }
 
+/// The names of a library's file among which the bindings look for it on Unix, in their order. Bindings that are linked, as those of candle on GPUs are, know none.
+pub(crate) fn names(stem: &str) -> impl Iterator<Item = String> {
+    let versions = ["", ".13", ".12", ".11", ".10", ".9", ".1"];
+    versions.into_iter().map(move |version| format!("lib{stem}.so{version}"))
+}
+
 /// The names of NCCL's library. The bindings know none that its packages have.
 pub(crate) fn nccl_names() -> impl Iterator<Item = String> {
-    let names = cudarc::get_lib_name_candidates("nccl");
-    names.into_iter().chain(["libnccl.so.2".to_owned()])
+    names("nccl").chain(["libnccl.so.2".to_owned()])
 }
 
 impl OpenLibrary {

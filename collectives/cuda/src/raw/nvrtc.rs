@@ -72,7 +72,7 @@ pub(crate) struct Calls {
 pub(crate) fn open() -> Result<OpenLibrary, String> {
     match std::env::var(VARIABLE) {
         Ok(file) if !file.is_empty() => library::open([file]),
-        Ok(_) | Err(_) => library::open(cudarc::get_lib_name_candidates("nvrtc")),
+        Ok(_) | Err(_) => library::open(library::names("nvrtc")),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Memory of a device and of the host: what is in it, what it costs, and who frees it.
 
 use sardana_cuda::device::{
-    Device, DeviceError, DeviceTensor, MemoryKind, MemoryUse, Pinned, RawMemory, SharedTensor, Stream, Transfer,
+    Device, DeviceError, DeviceTensor, MemoryKind, MemoryUse, OtherStream, Pinned, RawMemory, SharedTensor, Stream,
+    Transfer, View, ViewMut,
 };
 use sardana_twins::Left;
 
@@ -178,6 +179,34 @@ fn a_stream_of_another_library_becomes_that_of_computing() {
     assert_eq!(tensor.to_vec().unwrap(), [7]);
     drop((tensor, device, context));
     session.ends_well();
+}
+
+#[test]
+fn memory_of_its_stream_is_read_and_written_where_it_lies() {
+    let Some(driver) = driver() else { return };
+    for seed in 0..8 {
+        let session = driver.begin(seed);
+        let context = cudarc::driver::CudaContext::new(0).unwrap();
+        let stream = context.new_stream().unwrap();
+        let device = Device::beside(stream.clone()).unwrap();
+        let held = device.memory().held;
+        let mut sum = stream.clone_htod(&[1.0_f32, 2.0, 3.0, 4.0]).unwrap();
+        let shard = stream.clone_htod(&[10.0_f32, 20.0, 30.0]).unwrap();
+        assert_eq!(device.memory().held, held, "it is not counted");
+        let read = View::beside(&device, &shard, 1..3).unwrap();
+        let mut written = ViewMut::beside(&device, &mut sum, 2..4).unwrap();
+        assert_eq!((read.len(), written.read().len()), (2, 2));
+        device.on(Stream::Compute).add(&mut written, &[read]).unwrap();
+        // Both are freed in the stream's order.
+        drop(shard);
+        assert_eq!(stream.clone_dtoh(&sum).unwrap(), [1.0, 2.0, 23.0, 34.0]);
+        let other = context.new_stream().unwrap();
+        let mut elsewhere = other.clone_htod(&[1.0_f32]).unwrap();
+        assert_eq!(View::beside(&device, &elsewhere, 0..1).unwrap_err(), OtherStream);
+        assert_eq!(ViewMut::beside(&device, &mut elsewhere, 0..1).unwrap_err(), OtherStream);
+        drop((elsewhere, other, sum, device, stream, context));
+        session.ends_well();
+    }
 }
 
 #[test]

@@ -59,6 +59,9 @@ impl ModuleT for Dropout {
             factor: 1.0 / (1.0 - f64::from(self.probability)),
         };
         let dtype = input.dtype();
+        if !input.device().is_cpu() {
+            return mask.composed(input);
+        }
         if dtype == DType::F32 || dtype == DType::F64 {
             return input.contiguous()?.apply_op1(mask);
         }
@@ -73,6 +76,13 @@ struct Mask {
 }
 
 impl Mask {
+    /// By operations of candle.
+    fn composed(self, input: &Tensor) -> Result<Tensor> {
+        let kept = self.kept.into_iter().map(u8::from).collect();
+        let factors = Tensor::from_vec::<_, u8>(kept, input.shape(), input.device())?;
+        input * factors.to_dtype(input.dtype())?.affine(self.factor, 0.0)?
+    }
+
     fn masked<T: Real>(&self, values: &[T]) -> Vec<T> {
         let factors = [T::zero(), T::from_f64(self.factor)];
         zip(values, &self.kept)
@@ -108,7 +118,7 @@ mod tests {
     use sardana::data::Shard;
 
     use super::*;
-    use crate::checked::{assert_gradients, drawn};
+    use crate::checked::{assert_gradients, drawn, farthest};
     use crate::pass::tests::shard;
 
     fn masked(dropout: &Dropout) -> Vec<f32> {
@@ -130,7 +140,7 @@ mod tests {
         for shard in [shard(1, 0, 0), shard(2, 0, 0), shard(1, 1, 0), shard(1, 0, 1)] {
             builder.pass().begin(&shard);
             masks.extend([masked(&first), masked(&first), masked(&second), masked(&second)]);
-            builder.pass().end();
+            builder.pass().end().unwrap();
         }
         for (nth, mask) in masks.iter().enumerate() {
             assert!(!masks[..nth].contains(mask), "mask {nth} has been drawn before");
@@ -142,7 +152,7 @@ mod tests {
         let masks = |builder: &Builder, dropout: &Dropout, shard: &Shard| {
             builder.pass().begin(shard);
             let masks = [masked(dropout), masked(dropout)];
-            builder.pass().end();
+            builder.pass().end().unwrap();
             masks
         };
         let builder = Builder::new(1);
@@ -214,6 +224,13 @@ mod tests {
             builder.pass().begin(&shard(1, 0, 0));
             dropout.forward_t(&input, true)
         });
+        let mask = || Mask {
+            kept: (0..24).map(|at| at % 3 > 0).collect(),
+            factor: 1.5,
+        };
+        assert_gradients(&[&input], || mask().composed(&input));
+        let (composed, ours) = (mask().composed(&input).unwrap(), input.apply_op1(mask()).unwrap());
+        assert_eq!(farthest(&composed, &ours), 0.0);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, CustomOp1, Layout, Module, Result, Shape, Tensor, WithDType};
 
+use super::taps::{outside, taps};
 use super::values::{Reading, Real, by_dtype, values};
 use super::windows::{Planes, Windows};
 
@@ -54,7 +55,31 @@ impl MaxPool2d {
 impl Module for MaxPool2d {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         let planes = self.windows.over(NAME, input.shape())?;
+        if !input.device().is_cpu() {
+            return self.composed(input);
+        }
         input.contiguous()?.apply_op1(Maxima { planes })
+    }
+}
+
+impl MaxPool2d {
+    /// By operations of candle.
+    fn composed(&self, input: &Tensor) -> Result<Tensor> {
+        let sizes = self.windows.sizes();
+        let (taps, mut outside) = (taps(input, sizes)?, outside(input, sizes)?.into_iter());
+        // 1 for windows that have not met the image yet, where some have padding.
+        let mut unmet = outside.next();
+        let mut largest = taps[0].clone();
+        for tap in &taps[1..] {
+            // As `larger` has it.
+            let mut takes = (tap.gt(&largest)? + (tap.ne(tap)? * largest.eq(&largest)?)?)?;
+            if let (Some(before), Some(outside)) = (unmet.take(), outside.next()) {
+                takes = takes.broadcast_add(&before)?.broadcast_mul(&outside.eq(0_u8)?)?;
+                unmet = Some((before * outside)?);
+            }
+            largest = takes.where_cond(tap, &largest)?;
+        }
+        Ok(largest)
     }
 }
 
@@ -182,17 +207,23 @@ mod tests {
     use candle_core::{DType, Device, Var};
 
     use super::*;
-    use crate::checked::{assert_gradients, distinct, drawn};
+    use crate::checked::{assert_gradients, distinct, drawn, farthest};
 
     fn image(rows: &[&[f64]]) -> Tensor {
         let values = rows.concat();
         Tensor::from_vec(values, (1, 1, rows.len(), rows[0].len()), &Device::Cpu).unwrap()
     }
 
-    /// The gradient of the input when the windows' gradients are 1, 2, 3, ….
+    /// The gradient of the input when the windows' gradients are 1, 2, 3, …: the same by loops and by operations of candle.
     fn gradient(pool: MaxPool2d, input: &Tensor) -> Vec<Vec<f64>> {
+        let found = gradient_by(&|input| pool.forward(input), input);
+        assert_eq!(gradient_by(&|input| pool.composed(input), input), found);
+        found
+    }
+
+    fn gradient_by(pool: &dyn Fn(&Tensor) -> Result<Tensor>, input: &Tensor) -> Vec<Vec<f64>> {
         let input = Var::from_tensor(input).unwrap();
-        let output = pool.forward(&input).unwrap();
+        let output = pool(&input).unwrap();
         let weights = Tensor::arange(1.0, output.elem_count() as f64 + 1.0, &Device::Cpu).unwrap();
         let loss = (&output * weights.reshape(output.shape()).unwrap())
             .unwrap()
@@ -228,6 +259,8 @@ mod tests {
             let input = distinct((2, 3, size.0, size.1), 1);
             let pool = MaxPool2d::new(kernel, stride).padding(padding);
             assert_gradients(&[&input], || pool.forward(&input));
+            assert_gradients(&[&input], || pool.composed(&input));
+            assert_eq!(farthest(&pool.composed(&input).unwrap(), &pool.forward(&input).unwrap()), 0.0);
         }
     }
 
@@ -284,9 +317,11 @@ mod tests {
     #[test]
     fn a_nan_goes_through_and_has_the_gradient_of_its_windows() {
         let input = image(&[&[1.0, f64::NAN, 3.0, 4.0], &[9.0, f64::NAN, 5.0, 6.0]]);
-        let output = MaxPool2d::new(2, 2).forward(&input).unwrap().flatten_all().unwrap();
-        let output = output.to_vec1::<f64>().unwrap();
-        assert!(output[0].is_nan() && output[1] == 6.0, "{output:?}");
+        let pool = MaxPool2d::new(2, 2);
+        for output in [pool.forward(&input), pool.composed(&input)] {
+            let output = output.unwrap().flatten_all().unwrap().to_vec1::<f64>().unwrap();
+            assert!(output[0].is_nan() && output[1] == 6.0, "{output:?}");
+        }
         let expected = [[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 2.0]];
         assert_eq!(gradient(MaxPool2d::new(2, 2), &input), expected);
     }

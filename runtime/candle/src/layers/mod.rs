@@ -16,6 +16,9 @@
 //! | `conv2d` | slow backward; an error with some strides | [`Conv2d`] |
 //! | `Linear` | slow backward | [`Linear`] |
 //! | `relu` | a NaN becomes 0, so it is never seen | watch what goes into it |
+//!
+//! On processors each is loops of its own. Elsewhere it is composed of operations that candle has there: the same function, with other rounding; the tests
+//! compare both forms.
 
 mod avg_pool;
 #[cfg(test)]
@@ -27,6 +30,7 @@ mod max_pool;
 mod norm;
 mod product;
 mod sum;
+mod taps;
 mod values;
 mod windows;
 

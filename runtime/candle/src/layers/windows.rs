@@ -26,6 +26,11 @@ pub(super) struct Planes {
 }
 
 impl Windows {
+    /// Kernel, stride and padding.
+    pub(super) const fn sizes(self) -> [usize; 3] {
+        [self.kernel, self.stride, self.padding]
+    }
+
     /// The windows over an input of this shape.
     ///
     /// # Errors

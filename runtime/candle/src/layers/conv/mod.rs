@@ -10,6 +10,7 @@ use candle_nn::Init;
 
 use self::operation::Convolve;
 use self::windows::{Plan, Windows};
+use super::taps::taps;
 use crate::Builder;
 
 const NAME: &str = "Conv2d";
@@ -94,8 +95,12 @@ impl Conv2d {
 impl Module for Conv2d {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         let (to, from, _, _) = self.weight.dims4()?;
+        let plan = Plan::of(self.windows, from, input.shape())?;
+        if !input.device().is_cpu() {
+            return self.composed(input);
+        }
         let convolve = Convolve {
-            plan: Plan::of(self.windows, from, input.shape())?,
+            plan,
             to,
             rectified: self.rectified,
         };
@@ -104,6 +109,30 @@ impl Module for Conv2d {
             Some(bias) => input.apply_op3(&weight, &bias.contiguous()?, convolve),
             None => input.apply_op2(&weight, convolve),
         }
+    }
+}
+
+impl Conv2d {
+    /// By operations of candle: all windows become the columns of one matrix.
+    fn composed(&self, input: &Tensor) -> Result<Tensor> {
+        let (to, from, kernel, _) = self.weight.dims4()?;
+        let Windows { stride, padding, .. } = self.windows;
+        // Channels come first, so that there is one product for all images.
+        let taps = taps(&input.transpose(0, 1)?, [kernel, stride, padding])?;
+        let (_, images, rows, columns) = taps[0].dims4()?;
+        let matrix = Tensor::stack(&taps, 1)?.reshape((from * kernel * kernel, images * rows * columns))?;
+        let maps = self.weight.reshape((to, from * kernel * kernel))?.matmul(&matrix)?;
+        let maps = match &self.bias {
+            Some(bias) => maps.broadcast_add(&bias.unsqueeze(1)?)?,
+            None => maps,
+        };
+        let maps = if self.rectified {
+            // candle's own rectifier hides a NaN.
+            maps.le(0.0)?.where_cond(&maps.zeros_like()?, &maps)?
+        } else {
+            maps
+        };
+        maps.reshape((to, images, rows, columns))?.transpose(0, 1)?.contiguous()
     }
 }
 

@@ -2,7 +2,7 @@ use candle_core::{DType, Device, Var};
 use candle_nn::Conv2dConfig;
 
 use super::*;
-use crate::checked::{assert_gradients, drawn};
+use crate::checked::{assert_gradients, drawn, farthest};
 
 fn layer(weight: &Var, bias: Option<&Var>, stride: usize, padding: usize) -> Conv2d {
     Conv2d {
@@ -51,6 +51,12 @@ fn values_are_candles_own_and_gradients_are_right() {
             .unwrap();
         assert!(distance < 1e-12, "{what}: {distance}");
         assert_gradients(&[&input, &weight, &bias], || ours.forward(&input));
+        assert_gradients(&[&input, &weight, &bias], || ours.composed(&input));
+        for layer in [ours.clone(), ours.relu(), layer(&weight, None, stride, padding).relu()] {
+            let (composed, ours) = (layer.composed(&input).unwrap(), layer.forward(&input).unwrap());
+            assert_eq!(composed.dims(), ours.dims(), "{what}");
+            assert!(farthest(&composed, &ours) < 1e-12, "{what}");
+        }
     }
 }
 
@@ -247,6 +253,9 @@ fn a_rectified_layer_is_the_layer_and_a_rectifier() {
 fn a_rectified_layer_shows_a_nan() {
     let input = Tensor::new(&[[[[f64::NAN, -1.0, 1.0]]]], &Device::Cpu).unwrap();
     let weight = Var::from_tensor(&Tensor::ones((1, 1, 1, 1), DType::F64, &Device::Cpu).unwrap()).unwrap();
-    let found = flat(&layer(&weight, None, 1, 0).relu().forward(&input).unwrap());
-    assert!(found[0].is_nan() && found[1..] == [0.0, 1.0], "{found:?}");
+    let layer = layer(&weight, None, 1, 0).relu();
+    for found in [layer.forward(&input), layer.composed(&input)] {
+        let found = flat(&found.unwrap());
+        assert!(found[0].is_nan() && found[1..] == [0.0, 1.0], "{found:?}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use candle_core::{Module, Result, Tensor, bail};
 
-use super::standard::{Groups, standardised};
+use super::standard::{Groups, normalised};
 use super::{Affine, check_channels, checked_eps};
 use crate::Builder;
 
@@ -45,7 +45,7 @@ impl Module for GroupNorm {
             groups,
             inner: input.elem_count() / groups,
         };
-        let (standard, _) = standardised(input, groups, self.eps)?;
+        let standard = normalised(input, groups, self.eps)?;
         self.affine.apply(&standard, 1)
     }
 }

@@ -2,7 +2,7 @@
 
 use candle_core::{Module, Result, Tensor};
 
-use super::standard::{Groups, standardised};
+use super::standard::{Groups, normalised};
 use super::{Affine, check_channels, checked_eps};
 use crate::Builder;
 
@@ -42,7 +42,7 @@ impl Module for LayerNorm {
             groups: input.elem_count() / size,
             inner: size,
         };
-        let (standard, _) = standardised(input, groups, self.eps)?;
+        let standard = normalised(input, groups, self.eps)?;
         self.affine.apply(&standard, last)
     }
 }

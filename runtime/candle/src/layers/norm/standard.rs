@@ -44,6 +44,28 @@ pub(super) fn standardised(input: &Tensor, groups: Groups, eps: f64) -> Result<(
     Ok((input.apply_op1(moved)?, moments))
 }
 
+/// As [`standardised`], on any device, without the moments.
+pub(super) fn normalised(input: &Tensor, groups: Groups, eps: f64) -> Result<Tensor> {
+    if input.device().is_cpu() {
+        Ok(standardised(input, groups, eps)?.0)
+    } else {
+        Ok(composed(input, groups, eps)?.0)
+    }
+}
+
+/// As [`standardised`], by operations of candle and in the input's type; and the means and variances that the groups had, as tensors of shape (groups) through
+/// which no gradient flows.
+pub(super) fn composed(input: &Tensor, groups: Groups, eps: f64) -> Result<(Tensor, [Tensor; 2])> {
+    let Groups { groups, inner } = groups;
+    let values = input.reshape(((), groups, inner))?;
+    let mean = values.mean_keepdim((0, 2))?;
+    let distances = values.broadcast_sub(&mean)?;
+    let variance = distances.sqr()?.mean_keepdim((0, 2))?;
+    let standard = distances.broadcast_mul(&(&variance + eps)?.sqrt()?.recip()?)?;
+    let moments = [mean.detach().reshape(groups)?, variance.detach().reshape(groups)?];
+    Ok((standard.reshape(input.shape())?, moments))
+}
+
 struct Standard {
     groups: Groups,
     moments: Arc<[Moments]>,
@@ -154,7 +176,7 @@ fn moments<T: Real>(groups: Groups, input: &[T]) -> Vec<Moments> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checked::{assert_gradients, drawn};
+    use crate::checked::{assert_gradients, drawn, farthest};
 
     #[test]
     fn the_gradient_is_right_for_groups_anywhere() {
@@ -162,6 +184,14 @@ mod tests {
             let input = drawn(&dims, 2);
             let groups = Groups { groups, inner };
             assert_gradients(&[&input], || Ok(standardised(&input, groups, 1e-3)?.0));
+            assert_gradients(&[&input], || Ok(composed(&input, groups, 1e-3)?.0));
+            let (ours, moments) = standardised(&input, groups, 1e-3).unwrap();
+            let (other, [means, variances]) = composed(&input, groups, 1e-3).unwrap();
+            assert!(farthest(&ours, &other) < 1e-13);
+            let of = |tensor: Tensor| tensor.to_vec1::<f64>().unwrap();
+            for (moments, (mean, variance)) in moments.iter().zip(of(means).into_iter().zip(of(variances))) {
+                assert!((moments.mean - mean).abs() < 1e-15 && (moments.variance - variance).abs() < 1e-15);
+            }
         }
     }
 

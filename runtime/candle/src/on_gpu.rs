@@ -1,0 +1,257 @@
+//! A network's tensors in a GPU's memory, where candle computes on one stream: that on which Sardana's kernels compute, too. So whatever is enqueued with a
+//! tensor is done in the order in which it was, and nothing waits. Must not know what tensors are for.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use candle_core::backend::BackendStorage;
+use candle_core::cuda_backend::cudarc::driver::CudaStream;
+use candle_core::cuda_backend::{
+    kernels, set_gemm_reduced_precision_bf16, set_gemm_reduced_precision_f16, set_gemm_reduced_precision_f32,
+};
+use candle_core::{CpuStorage, CudaStorage, DType, Error, InplaceOp1, Layout, Result, Storage, Tensor, Var, bail};
+use sardana::fit::{DeviceChange, DeviceNetwork, Values};
+use sardana::model::{DeviceMemory, GradientWriter, ModelError};
+use sardana_cuda::device::{Device, DeviceError, DeviceTensor, Moment, Stream, Transfer, View, ViewMut};
+use sardana_cuda::driver::Driver;
+use sardana_cuda::gradient::WriteOnDevice;
+
+/// All is done in order.
+const ON: Stream = Stream::Compute;
+
+/// A GPU, with a network's tensors in its memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Gpu {
+    candle: candle_core::Device,
+    device: Device,
+    /// That of the device's computing, and of all that candle does.
+    stream: Arc<CudaStream>,
+    description: String,
+    values: Vec<Var>,
+    /// What is shown or changed on the host passes through it.
+    transfer: Arc<Mutex<Transfer>>,
+}
+
+impl Gpu {
+    /// The GPU of this number, without tensors. In this process candle multiplies matrices of f32 in f32 from now on, and not in a shorter type.
+    ///
+    /// # Errors
+    /// When it cannot be used.
+    pub(crate) fn open(ordinal: usize) -> Result<Self> {
+        let driver = Driver::of_this_machine().map_err(Error::wrap)?;
+        driver.require(ordinal).map_err(Error::wrap)?;
+        set_gemm_reduced_precision_f32(false);
+        set_gemm_reduced_precision_f16(false);
+        set_gemm_reduced_precision_bf16(false);
+        // With a stream of its own: candle's other device has another one in each thread.
+        let candle = candle_core::Device::new_cuda_with_stream(ordinal)?;
+        let stream = candle.as_cuda_device()?.cuda_stream();
+        let device = Device::beside(Arc::clone(&stream)).map_err(Error::wrap)?;
+        Ok(Self {
+            candle,
+            description: format!("{}, {}", device.description().map_err(Error::wrap)?, candles_kernels()),
+            transfer: Arc::new(Mutex::new(Transfer::new(&device).map_err(Error::wrap)?)),
+            device,
+            stream,
+            values: Vec::new(),
+        })
+    }
+
+    /// As candle knows it.
+    pub(crate) const fn candle(&self) -> &candle_core::Device {
+        &self.candle
+    }
+
+    /// As Sardana knows it.
+    pub(crate) const fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The network's tensors, which lie there.
+    pub(crate) fn hold(&mut self, values: Vec<Var>) {
+        self.values = values;
+    }
+
+    /// What it is, and with which kernels candle computes on it.
+    pub(crate) fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// What is known of its memory. What candle takes for samples is not: nothing tells before it is taken.
+    pub(crate) fn memory(&self) -> DeviceMemory {
+        let elements: usize = self.values.iter().map(|value| value.elem_count()).sum();
+        // Values and their gradients.
+        self.device.worker_memory((2 * elements * size_of::<f32>()) as u64)
+    }
+
+    /// Writes a gradient, a contiguous f32 tensor, from where it lies. It may be let go at once: that is done in the stream's order.
+    pub(crate) fn write(
+        &self,
+        tensor: usize,
+        gradient: &Tensor,
+        out: &mut GradientWriter<'_>,
+    ) -> std::result::Result<(), ModelError> {
+        let (storage, layout) = gradient.storage_and_layout();
+        let Storage::Cuda(storage) = &*storage else {
+            return Err(elsewhere(gradient).into());
+        };
+        let view: View<'_, f32> = View::beside(&self.device, storage.as_cuda_slice()?, lying(layout)?)?;
+        Ok(out.write_device(tensor, &view)?)
+    }
+
+    /// The same of values that were found on the host, so that all of a gradient lies in one place.
+    pub(crate) fn write_here(
+        &self,
+        tensor: usize,
+        values: &[f32],
+        out: &mut GradientWriter<'_>,
+    ) -> std::result::Result<(), ModelError> {
+        let there = DeviceTensor::from_slice(&self.device, ON, values)?;
+        Ok(out.write_device(tensor, &there.view())?)
+    }
+
+    /// The same of so many zeros.
+    pub(crate) fn write_zeros(
+        &self,
+        tensor: usize,
+        count: usize,
+        out: &mut GradientWriter<'_>,
+    ) -> std::result::Result<(), ModelError> {
+        let there = DeviceTensor::<f32>::zeros(&self.device, ON, count)?;
+        Ok(out.write_device(tensor, &there.view())?)
+    }
+
+    /// The values at this boundary, for any thread. What keeps them from being read is said when they are.
+    pub(crate) fn values(&self) -> Box<dyn Values> {
+        Box::new(Lent {
+            ready: self.device.record(ON),
+            gpu: self.clone(),
+        })
+    }
+
+    /// Lets `change` change all values of a tensor on the host: they come down, and go up again.
+    pub(crate) fn change_here(&self, tensor: usize, change: &mut dyn FnMut(&mut [f32])) -> Result<()> {
+        self.change_there(tensor, &mut |mut values| {
+            locked(&self.transfer).change(&mut values, |values| change(values))
+        })
+    }
+
+    fn change_there(&self, tensor: usize, change: &mut DeviceChange<'_>) -> Result<()> {
+        let (device, change) = (&self.device, RefCell::new(change));
+        self.values[tensor].inplace_op1(&Change { device, change })
+    }
+}
+
+impl DeviceNetwork for Gpu {
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn change(&mut self, tensor: usize, change: &mut DeviceChange<'_>) -> std::result::Result<(), ModelError> {
+        Ok(self.change_there(tensor, change)?)
+    }
+}
+
+/// The kernels of candle as this program was built with them, by the first digits of their hash: nvcc's version decides them as well.
+fn candles_kernels() -> String {
+    // But those of quantised networks, which are not trained.
+    let all = [
+        kernels::AFFINE,
+        kernels::BINARY,
+        kernels::CAST,
+        kernels::CONV,
+        kernels::FILL,
+        kernels::INDEXING,
+        kernels::REDUCE,
+        kernels::SORT,
+        kernels::TERNARY,
+        kernels::UNARY,
+    ];
+    let mut hash = blake3::Hasher::new();
+    for module in &all {
+        hash.update(module.ptx().as_bytes());
+    }
+    format!("kernels of candle {}", &hash.finalize().to_hex()[..8])
+}
+
+/// Where the elements of a tensor lie in its memory.
+fn lying(layout: &Layout) -> Result<Range<usize>> {
+    match layout.contiguous_offsets() {
+        Some((start, end)) => Ok(start..end),
+        None => bail!("expected a contiguous tensor, found strides {:?}", layout.stride()),
+    }
+}
+
+fn elsewhere(tensor: &Tensor) -> String {
+    format!(
+        "expected all tensors of the network on its GPU, found one on {:?}: make those that are not asked of the builder on `Builder::device`",
+        tensor.device().location()
+    )
+}
+
+/// The values at one boundary.
+struct Lent {
+    ready: std::result::Result<Moment, DeviceError>,
+    gpu: Gpu,
+}
+
+impl Values for Lent {
+    fn see(&self, tensor: usize, see: &mut dyn FnMut(&[f32])) -> std::result::Result<(), ModelError> {
+        let Gpu { device, transfer, .. } = &self.gpu;
+        let tensor = &self.gpu.values[tensor];
+        let mut values = vec![0.0; tensor.elem_count()];
+        {
+            let (storage, layout) = tensor.storage_and_layout();
+            let Storage::Cuda(storage) = &*storage else {
+                return Err(elsewhere(tensor).into());
+            };
+            let view = View::beside(device, storage.as_cuda_slice()?, lying(layout)?)?;
+            let mut transfer = locked(transfer);
+            device.wait(Stream::Copies, self.ready.as_ref().map_err(Clone::clone)?)?;
+            transfer.down(&view, &mut values)?;
+        }
+        see(&values);
+        Ok(())
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // They may be the last to have the tensors, and memory is freed on whatever thread this is.
+        let context = self.gpu.stream.context();
+        context.record_err(context.bind_to_thread());
+    }
+}
+
+/// Changes a tensor where it lies.
+struct Change<'a> {
+    device: &'a Device,
+    change: RefCell<&'a mut DeviceChange<'a>>,
+}
+
+impl InplaceOp1 for Change<'_> {
+    fn name(&self) -> &'static str {
+        "update"
+    }
+
+    fn cpu_fwd(&self, _: &mut CpuStorage, _: &Layout) -> Result<()> {
+        bail!("expected a tensor on a GPU, found one in the host's memory")
+    }
+
+    fn cuda_fwd(&self, storage: &mut CudaStorage, layout: &Layout) -> Result<()> {
+        if storage.dtype() != DType::F32 {
+            bail!("expected an f32 tensor, found {:?}", storage.dtype());
+        }
+        let Ok(mut change) = self.change.try_borrow_mut() else {
+            bail!("expected a tensor to be changed once at a time");
+        };
+        let values = ViewMut::beside(self.device, storage.as_cuda_slice_mut()?, lying(layout)?).map_err(Error::wrap)?;
+        change(values).map_err(Error::wrap)
+    }
+}
+
+fn locked(transfer: &Mutex<Transfer>) -> MutexGuard<'_, Transfer> {
+    // It holds no value between two transfers.
+    transfer.lock().unwrap_or_else(PoisonError::into_inner)
+}
