@@ -56,7 +56,15 @@ impl Site {
         let data = tempfile::tempdir().unwrap();
         write_images(data.path());
         // The others are loaded when they are launched first, which they never are.
-        let used = [Module::Sums, Module::Updates, Module::Norms, Module::Dense, Module::Pointwise].map(source);
+        let used = [
+            Module::Tensors,
+            Module::Sums,
+            Module::Updates,
+            Module::Norms,
+            Module::Dense,
+            Module::Pointwise,
+        ]
+        .map(source);
         Self {
             files: files(compiler, &used),
             expected: super::plain(data.path(), EPOCHS),

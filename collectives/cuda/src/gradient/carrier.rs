@@ -249,17 +249,18 @@ impl Carrying {
     ) -> Result<Slot, DeviceError> {
         let (range, Slot { mut pinned, sum }) = (passing.range(), self.slot()?);
         let length = range.len();
-        let mut sum = match sum.filter(|sum| sum.len() >= length) {
+        let used = sum.filter(|sum| sum.len() >= length);
+        let is_new = used.is_none();
+        let mut sum = match used {
             Some(sum) => sum,
-            None => {
-                let sum = DeviceTensor::unset(&self.device, Stream::Copies, length)?;
-                // It is there in the order of the stream of copies.
-                self.device.wait_for(Stream::Uploads, Stream::Copies)?;
-                sum
-            }
+            None => DeviceTensor::unset(&self.device, Stream::Copies, length)?,
         };
         if let Some(running) = passing.running() {
             pinned.write()?[..length].copy_from_slice(running);
+            if is_new {
+                // It is there in the order of the stream of copies.
+                self.device.wait_for(Stream::Uploads, Stream::Copies)?;
+            }
             pinned.copy_up(Stream::Uploads, 0..length, &mut sum, 0)?;
             self.device.wait_for(Stream::Copies, Stream::Uploads)?;
         }

@@ -135,7 +135,7 @@ fn what_is_not_given_back_is_counted() {
         session.left(),
         Left {
             buffers: 1,
-            streams: 2,
+            streams: 3,
             contexts: 1,
             ..Left::default()
         }
