@@ -29,7 +29,8 @@ fn an_agent_says_which_notice_came_and_so_does_the_coordinator() {
     coordinator.event("sardana::event::formed");
     let goes = agent("two.join", &format!("auto --metadata {}", cloud.url()));
     assert_eq!(noticed(&goes), "notices of AWS are watched for");
-    coordinator.event("sardana::event::switched");
+    // It is joined to the ring, or, on a busy machine where it does not catch up, a new one is formed.
+    coordinator.any_event(&["sardana::event::switched", "sardana::event::formed"]);
     cloud.interrupt("terminate", TWO_MINUTES);
     let said = noticed(&goes);
     assert!(

@@ -62,7 +62,12 @@ impl Running {
 
     /// The next line with this target.
     pub(crate) fn event(&self, target: &str) -> serde_json::Value {
-        self.line(&[target])["fields"].clone()
+        self.any_event(&[target])
+    }
+
+    /// The next line with one of these targets.
+    pub(crate) fn any_event(&self, targets: &[&str]) -> serde_json::Value {
+        self.line(targets)["fields"].clone()
     }
 
     /// One line with each of these targets, in whichever order they come. Returns them in this one.
