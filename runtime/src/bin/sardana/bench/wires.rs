@@ -26,7 +26,7 @@ const LEAST_BYTES: usize = 1 << 20;
 const LEAST: Duration = Duration::from_millis(150);
 
 /// Repetitions, at most.
-const MOST_ROUNDS: f64 = 10_000.0;
+const MOST_ROUNDS: usize = 10_000;
 
 /// One of the ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,11 +204,17 @@ fn repeat(times: usize, mut what: impl FnMut() -> io::Result<()>) -> io::Result<
     (0..times).try_for_each(|_| what())
 }
 
-/// Seconds of one of as many rounds as take long enough; `rounds` does so many and says how long they took.
+/// Seconds of one of as many rounds as take long enough; `rounds` does so many and says how long they took. There are four times as many each time: where other
+/// programs run too, many rounds may take far longer than a few have promised.
 fn repeated(mut rounds: impl FnMut(usize) -> io::Result<f64>) -> io::Result<f64> {
-    let one = rounds(1)?;
-    let many = (LEAST.as_secs_f64() / one).clamp(1.0, MOST_ROUNDS) as usize;
-    Ok(rounds(many)? / many as f64)
+    let mut many = 1;
+    loop {
+        let took = rounds(many)?;
+        if took >= LEAST.as_secs_f64() || many == MOST_ROUNDS {
+            return Ok(took / many as f64);
+        }
+        many = MOST_ROUNDS.min(4 * many);
+    }
 }
 
 /// Seconds until two threads have done their parts. One that fails lets go of its end, so that the other fails as well.
