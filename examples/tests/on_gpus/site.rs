@@ -55,16 +55,7 @@ impl Site {
     fn new(compiler: &Compiler) -> Self {
         let data = tempfile::tempdir().unwrap();
         write_images(data.path());
-        // The others are loaded when they are launched first, which they never are.
-        let used = [
-            Module::Tensors,
-            Module::Sums,
-            Module::Updates,
-            Module::Norms,
-            Module::Dense,
-            Module::Pointwise,
-        ]
-        .map(source);
+        let used = Module::ALL.map(source);
         Self {
             files: files(compiler, &used),
             expected: super::plain(data.path(), EPOCHS),

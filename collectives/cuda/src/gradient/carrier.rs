@@ -283,7 +283,6 @@ impl Carrying {
         }
         // At the end: once this has landed nothing uses the gradients, what stays, or the slot.
         pinned.copy_down(Stream::Copies, &sum, 0, 0..length)?;
-        drop(held);
         Ok(Slot { pinned, sum: Some(sum) })
     }
 

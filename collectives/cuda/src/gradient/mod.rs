@@ -75,8 +75,8 @@ pub trait WriteOnDevice {
     /// When there is no such tensor of that size and type, or it is already written; or the device has failed.
     fn write_device<T: GradientElement>(&mut self, tensor: usize, values: &View<'_, T>) -> Result<(), OnDeviceError>;
 
-    /// The same for several tensors of one type and one device, by one launch: for a network of many small ones, of which each launch takes longer than its
-    /// tensor. What a ring may begin with is then there all at once, so that a network whose backward pass takes long writes them in a few groups, as
+    /// The same for several tensors of one type and one device, by one launch for each 2,048 of them: for a network of many small ones, of which each launch takes
+    /// longer than its tensor. What a ring may begin with is then there all at once, so that a network whose backward pass takes long writes them in a few groups, as
     /// they come.
     ///
     /// # Errors
@@ -102,6 +102,7 @@ impl WriteOnDevice for GradientWriter<'_> {
         let Some((_, first)) = tensors.first() else {
             return Ok(());
         };
+        const { assert!(on_device::PACKED_AT_ONCE == 2_048, "as is said") }
         let device = first.device();
         for (_, values) in tensors {
             device.on(Stream::Compute).can_pack(values)?;

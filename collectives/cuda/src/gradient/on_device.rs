@@ -12,6 +12,10 @@ use sardana_protocol::state::Dtype;
 use super::carrier::{Carrier, Order, Part};
 use super::on_device;
 use crate::device::{Device, DeviceError, DeviceTensor, Float, MemoryKind, Moment, Stream, View};
+use crate::parameters::Tensor;
+
+/// Tensors of one launch: their table has 64 KiB, the most that a host hands to a device without waiting for it (CUDA's "API synchronization behavior").
+pub(super) const PACKED_AT_ONCE: usize = (64 << 10) / size_of::<Tensor>();
 
 /// A gradient's bytes, as its layout has them, at home on the stream of computing.
 #[derive(Debug)]
@@ -76,7 +80,7 @@ impl OnDevice {
         self.note([bytes.start])
     }
 
-    /// The same for several tensors, each with its first byte, by one launch.
+    /// The same for several tensors, each with its first byte, by one launch for each [`PACKED_AT_ONCE`] of them.
     pub(super) fn write_all<'v, T: Float>(
         &self,
         tensors: impl IntoIterator<Item = (usize, View<'v, T>)>,
@@ -84,7 +88,9 @@ impl OnDevice {
     ) -> Result<(), DeviceError> {
         let placed: Vec<_> = tensors.into_iter().map(|(start, values)| (start as u64, values)).collect();
         let on = self.device().on(Stream::Compute);
-        on.pack::<T>(&mut self.memory().view_mut(), &placed, mode == WriteMode::Add)?;
+        for placed in placed.chunks(PACKED_AT_ONCE) {
+            on.pack::<T>(&mut self.memory().view_mut(), placed, mode == WriteMode::Add)?;
+        }
         self.note(placed.iter().map(|(start, _)| *start as usize))
     }
 

@@ -68,7 +68,7 @@ impl Summation for SumsByNccl {
     }
 
     fn meet(&self) -> Result<[u8; MEETING_BYTES], SummationError> {
-        // NCCL listens there from now on, until all ranks have come: one that nobody comes to stays.
+        // NCCL listens there from now on, with a thread of its own, which ends once all ranks have come.
         let id = Id::new().map_err(SumError::from);
         id.map(|id| id.to_bytes()).map_err(SummationError::new)
     }
