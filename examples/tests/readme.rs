@@ -36,6 +36,17 @@ fn the_embedding_finds_the_line() {
 }
 
 #[test]
+fn the_tour_says_what_it_is_and_refuses_what_it_does_not_know() {
+    let tour = |argument: &str| Command::new(env!("CARGO_BIN_EXE_tour")).arg(argument).output().unwrap();
+    let help = tour("--help");
+    assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("an undisturbed run"));
+    let wrong = tour("--wokers");
+    let words = String::from_utf8_lossy(&wrong.stderr);
+    assert_eq!(wrong.status.code(), Some(2), "{words}");
+    assert!(words.contains("'--wokers'") && wrong.stdout.is_empty(), "{words}");
+}
+
+#[test]
 fn every_link_within_the_project_leads_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut links = 0;

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     /// The system refuses a file or folder: give the right path, or the permission.
-    #[error("{}: cannot {operation}: {source}", .file.display())]
+    #[error("{}: cannot {operation}: {reason}; give the path of the data set, or the permission to read it", .file.display())]
     Io {
         /// The file or folder.
         file: PathBuf,
         /// What was tried.
         operation: &'static str,
         /// What the system said.
-        source: io::Error,
+        reason: io::Error,
     },
     /// A folder does not hold what it should: give the folder of the data set.
     #[error("{}: expected {expected}, found {found}", .folder.display())]
@@ -64,10 +64,10 @@ pub enum DataError {
 impl DataError {
     /// The system refused `operation` on `file`.
     pub fn io(file: &Path, operation: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io {
+        move |reason| Self::Io {
             file: file.to_owned(),
             operation,
-            source,
+            reason,
         }
     }
 

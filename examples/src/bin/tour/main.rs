@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use adversary::Adversary;
 use anyhow::{Context, Result};
+use clap::Parser;
 use guide::Guide;
 use sardana::job::Staffing;
 use sardana::launch::{LaunchConfig, launch};
@@ -25,10 +26,17 @@ use tracing_subscriber::EnvFilter;
 /// Steps between two checkpoints.
 const EVERY: NonZeroU64 = NonZeroU64::new(50).unwrap();
 
+/// Trains handwritten digits on worker processes, kills some of them and then all, goes on from the newest checkpoint, and compares the final state with that of an
+/// undisturbed run
+#[derive(Parser)]
+#[command(after_help = "Exits with 0 only if the two states are equal. RUST_LOG=info shows what happens.")]
+struct Arguments {}
+
 fn main() -> Result<ExitCode> {
     // Twice as long as the example, so that all of it has its time.
     let job = digits::job().epochs(60).workers(4).restarts(8).build()?;
     serve_if_started_by_agent(&job, digits::model);
+    let Arguments {} = Arguments::parse();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("error"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
