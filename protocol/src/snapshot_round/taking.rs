@@ -51,9 +51,11 @@ impl SnapshotRound {
     }
 
     /// Training goes on in another generation after a halt. A member that caught up by a fetched sum has not seen the trailer that
-    /// asked for a snapshot, and will not tell.
+    /// asked the generation before for a snapshot, and will not tell. What is taken in this one already is the last state: none asks for that.
     pub(crate) fn goes_on_after_a_halt(&mut self, facts: &Facts) {
-        if matches!(self.stage, Stage::Collecting { .. }) {
+        if let Stage::Collecting { taken, .. } = &self.stage
+            && taken.id.generation != facts.formed
+        {
             self.end(facts);
         }
         self.goes_on_after_a_switch();

@@ -172,9 +172,13 @@ fn shares() -> Vec<(u32, StateHash)> {
 /// Two holders: one has told all that the other has as well, and the other tells nothing.
 fn one_has_told(round: &mut SnapshotRound, now: Duration) -> SnapshotId {
     let id = snapshot(5);
-    round.snapshotted(worker(1), id, shares(), &facts(now));
-    assert_eq!(commands(round), [""; 0]);
+    one_has_told_of(round, id, &facts(now));
     id
+}
+
+fn one_has_told_of(round: &mut SnapshotRound, id: SnapshotId, facts: &Facts) {
+    round.snapshotted(worker(1), id, shares(), facts);
+    assert_eq!(commands(round), [""; 0]);
 }
 
 #[test]
@@ -236,6 +240,26 @@ fn at_the_end_of_a_job_a_holder_that_tells_nothing_does_not_keep_the_last_state_
     round.snapshotted(worker(1), snapshot(5), vec![(0, StateHash::of(&[0]))], &facts(Duration::ZERO));
     round.tend(&last(LAST_SNAPSHOT_PATIENCE));
     assert_eq!(commands(&mut round), [""; 0]);
+}
+
+#[test]
+fn what_a_member_has_copied_of_the_last_state_counts_before_all_members_are_ready() {
+    let id = snapshot(5);
+    let mut round = SnapshotRound::new(true);
+    one_has_told(&mut round, Duration::ZERO);
+    let facts = facts(Duration::ZERO);
+    round.goes_on_after_a_halt(&facts);
+    assert_eq!(commands(&mut round), [""; 0], "it is of the generation that begins");
+    round.snapshotted(worker(2), id, shares(), &facts);
+    assert_eq!(commands(&mut round)[0], "whole at s5");
+    // Of the generation before it is never whole.
+    one_has_told_of(&mut round, snapshot(6), &facts);
+    let next = Facts {
+        formed: generation().next(),
+        ..facts
+    };
+    round.goes_on_after_a_halt(&next);
+    assert_eq!(commands(&mut round), ["drop it, all"]);
 }
 
 #[test]

@@ -114,6 +114,24 @@ fn a_job_that_is_stopped_while_it_waits_for_workers_saves_the_state_that_is_ther
 }
 
 #[test]
+fn the_last_state_is_saved_where_a_member_has_copied_it_before_another_is_ready() {
+    let mut job = Job::saved(saved_until(5));
+    job.progress(1, 1, 5, &[]);
+    job.link_broken(1, 1, 2);
+    job.halted(1, 2, 5);
+    any_begins(&job.halted(2, 2, 5), "forming g1.2");
+    job.ready(1, 2);
+    let copied = WorkerMessage::Snapshotted {
+        snapshot: snapshot(2, 5),
+        shares: [0, 1].map(|share| (share, share_hash(8, &[piece(5, share)]))).to_vec(),
+    };
+    job.says(1, copied.clone());
+    job.ready(2, 2);
+    let orders = about_saves(&job.says(2, copied));
+    assert_eq!(orders.len(), 2, "{orders:?}");
+}
+
+#[test]
 fn the_last_state_is_waited_for_as_long_as_holders_come_further_with_hashing_it() {
     let mut job = Job::saved(saved_until(5));
     job.both_finish(5);
