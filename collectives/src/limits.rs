@@ -15,6 +15,14 @@ pub const QUEUED_CHUNKS: usize = 8;
 /// cost.
 pub const LOOK_AGAIN: Duration = Duration::from_micros(20);
 
+/// Buffers of a process that lie in pages which other processes of the host can read: those of sums, and of the running sum that begins at a rank. Each has a
+/// descriptor, of which a process has a thousand or so. What is made beyond lies in its own memory, and is copied for others.
+pub const MOST_PAGES: usize = 16;
+
+/// Pages of the other end that a link remembers, the last that have passed. A sender goes through no more in turn; and each may be as large as a gradient, and is
+/// kept that long.
+pub const SEEN_PAGES: usize = SHARED_SLOTS;
+
 /// Runs of bytes that a link over QUIC holds of what came and is not read: a run came with one packet, and keeps alive what came together with it,
 /// up to 64 KiB. A frame comes in half as many of the smallest packets. Of more, which is what a peer at fault sends, all are copied into one.
 pub const MOST_RUNS: usize = 256;

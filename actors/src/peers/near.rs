@@ -5,19 +5,16 @@
 //! ends (keying material exporters, RFC 8446, section 7.5), so that nothing but a certificate of this job leads to the memory. Whatever
 //! fails here, or takes long, the link is made over QUIC instead.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener as StdListener};
 use std::sync::Arc;
 
 use quinn::{Connection, Endpoint};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg, socket_with,
-};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::geteuid;
+use sardana_collectives::links::descriptors::{receive_with_memory, send_with_memory};
 use sardana_collectives::links::{LinkReceiver, LinkSender, SharedMemory};
 use sardana_net::log::refused;
 use sardana_protocol::codec::{decode, encode};
@@ -188,7 +185,9 @@ impl Peers {
             proof: proofs.sender,
         };
         let hello = encoded(&hello)?;
-        socket.async_io(Interest::WRITABLE, || send(socket, &hello, &shared)).await?;
+        socket
+            .async_io(Interest::WRITABLE, || send_with_memory(&*socket, &hello, &shared))
+            .await?;
         let mut answer = Proof::default();
         socket.read_exact(&mut answer).await?;
         if !same(answer, proofs.receiver) {
@@ -258,40 +257,10 @@ pub(super) fn encoded(hello: &NearHello) -> io::Result<Vec<u8>> {
     encode(hello, STREAM_HELLO_BYTES).map_err(io::Error::other)
 }
 
-/// Sends a message together with memory. All of it goes at once, as the socket has just been made.
-pub(super) fn send(socket: &UnixStream, message: &[u8], memory: &OwnedFd) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut beside = SendAncillaryBuffer::new(&mut space);
-    let descriptors = [memory.as_fd()];
-    if !beside.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-        return Err(io::Error::other("there is no room for a descriptor"));
-    }
-    let sent = sendmsg(
-        socket,
-        &[IoSlice::new(message)],
-        &mut beside,
-        SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
-    )?;
-    if sent == message.len() {
-        Ok(())
-    } else {
-        Err(io::Error::other("the message was cut"))
-    }
-}
-
 /// A message that came together with memory.
 fn receive(socket: &UnixStream) -> io::Result<(Vec<u8>, OwnedFd)> {
     let mut message = vec![0; STREAM_HELLO_BYTES];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut beside = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let received = recvmsg(socket, &mut [IoSliceMut::new(&mut message)], &mut beside, flags)?;
-    message.truncate(received.bytes);
-    let memory = beside.drain().find_map(|one| {
-        let RecvAncillaryMessage::ScmRights(mut descriptors) = one else {
-            return None;
-        };
-        descriptors.next()
-    });
+    let (bytes, memory) = receive_with_memory(socket, &mut message)?;
+    message.truncate(bytes);
     Ok((message, memory.ok_or_else(|| io::Error::other("it came without memory"))?))
 }

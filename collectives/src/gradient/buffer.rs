@@ -9,10 +9,12 @@ use std::sync::Arc;
 
 use super::memory::{Memory, Owner, Writing};
 use super::resident::{Resident, ResidentError};
+use super::room::Room;
 use super::writer::Written;
 use super::{GradientWriter, WriteMode};
 use crate::block_on::block_on;
 use crate::layout::Layout;
+use crate::pages::InPlace;
 
 /// The bytes of one gradient: of a shard, or a running sum over a prefix of the shards, or room for a finished sum.
 #[derive(Debug)]
@@ -39,9 +41,19 @@ impl GradientBuffer {
         Self::of(vec![0; layout.bytes()])
     }
 
+    /// The same, in [pages](crate::pages) that other processes of this host can read where they lie, if there are such: for what is passed on as it is.
+    #[must_use]
+    pub fn in_pages(layout: &Layout) -> Self {
+        Self::in_room(Room::in_pages(layout.bytes()))
+    }
+
     pub(super) fn of(bytes: Vec<u8>) -> Self {
+        Self::in_room(Room::of(bytes))
+    }
+
+    fn in_room(room: Room) -> Self {
         Self {
-            memory: Owner::of(bytes),
+            memory: Owner::of(room),
             awaited: false,
             counts: true,
             written: Vec::new(),
@@ -112,6 +124,12 @@ impl GradientBuffer {
     #[must_use]
     pub fn resident(&self, layout: &Layout) -> Option<Arc<dyn Resident>> {
         self.memory.resident(layout)
+    }
+
+    /// Whether it lies in pages that other processes of this host can read.
+    #[must_use]
+    pub fn is_in_pages(&self) -> bool {
+        self.memory.is_in_pages()
     }
 
     /// Whether there is no view of it, so that it may be written.
@@ -259,5 +277,10 @@ impl GradientView {
     /// When there is no such chunk.
     pub async fn chunk(&self, index: u32) -> Result<&[u8], ResidentError> {
         Memory::chunk(&self.memory, index).await
+    }
+
+    /// The same, to be shown to other processes of this host where it lies, if they can read it there.
+    pub(crate) async fn chunk_in_place(&self, index: u32) -> Result<InPlace<'_>, ResidentError> {
+        Memory::chunk_in_place(&self.memory, index).await
     }
 }

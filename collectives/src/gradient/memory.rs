@@ -6,7 +6,6 @@
     reason = "which parts of the memory are written and which are read changes while both go on"
 )]
 
-use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,9 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::on_their_way::{Counted, OnTheirWay};
 use super::resident::{Elsewhere, Resident, ResidentError};
+use super::room::Room;
 use super::shown::{Shown, parts};
 use crate::layout::Layout;
 use crate::limits::CHUNK_BYTES;
+use crate::pages::InPlace;
 
 /// Room for a part of a gradient that comes from elsewhere, at most [`LOWERED_BYTES`](crate::limits::LOWERED_BYTES). One that is dropped unwritten fails.
 #[derive(Debug)]
@@ -30,9 +31,7 @@ pub struct Lowering {
 /// Bytes in chunks of [`CHUNK_BYTES`].
 #[derive(Debug)]
 pub(super) struct Memory {
-    start: *mut u8,
-    bytes: usize,
-    capacity: usize,
+    room: Room,
     shown: Arc<Shown>,
     elsewhere: Mutex<Elsewhere>,
     /// Whether some of it lies there, which a reader of all bytes looks at each time.
@@ -59,21 +58,21 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Owner {
-    pub(super) fn of(bytes: Vec<u8>) -> Self {
-        Self(Arc::new(Memory::of(bytes)))
+    pub(super) fn of(room: Room) -> Self {
+        Self(Arc::new(Memory::of(room)))
     }
 
     /// How many bytes there are.
     pub(super) fn bytes(&self) -> usize {
-        self.0.bytes
+        self.0.bytes()
     }
 
     /// All bytes. None if some of them lie elsewhere alone.
     pub(super) fn all(&self) -> Option<&[u8]> {
         let is_here = !self.0.some_elsewhere.load(Ordering::Acquire) || self.0.shown.is_all_whole();
-        // SAFETY: the bytes are those of the vector that the memory was made from. They are written only through a `Writing`, or in `all_mut`, which need this
+        // SAFETY: the bytes are those of its room. They are written only through a `Writing`, or in `all_mut`, which need this
         // for themselves, or by a `Lowering`, of which there is none where nothing is to come.
-        is_here.then(|| unsafe { slice::from_raw_parts(self.0.start, self.0.bytes) })
+        is_here.then(|| unsafe { slice::from_raw_parts(self.0.room.start(), self.0.bytes()) })
     }
 
     /// All bytes, for those that fill them. Nothing lies elsewhere any more.
@@ -84,8 +83,8 @@ impl Owner {
         let memory = self.own();
         memory.elsewhere_mut().forget();
         memory.show_anew(|_| 0);
-        // SAFETY: the bytes are those of the vector that the memory was made from, and nothing else has the memory.
-        unsafe { slice::from_raw_parts_mut(memory.start, memory.bytes) }
+        // SAFETY: the bytes are those of its room, and nothing else has the memory.
+        unsafe { slice::from_raw_parts_mut(memory.room.start(), memory.bytes()) }
     }
 
     /// From now on no chunk is whole: each lacks so many bytes, and nothing can be asked for.
@@ -135,6 +134,11 @@ impl Owner {
         Arc::clone(&self.0)
     }
 
+    /// Whether other processes of this host can read it.
+    pub(super) fn is_in_pages(&self) -> bool {
+        self.0.room.pages().is_some()
+    }
+
     /// Whether it is not shared.
     pub(super) fn is_alone(&self) -> bool {
         Arc::strong_count(&self.0) == 1
@@ -162,13 +166,15 @@ impl Owner {
         self.0.on_their_way.wait();
     }
 
-    /// The memory, once nothing is on its way there.
+    /// The memory, once nothing is on its way there. No other process reads it any more.
     fn own(&mut self) -> &mut Memory {
         // What is on its way has the memory.
         if Arc::get_mut(&mut self.0).is_none() {
             self.settle();
         }
-        Arc::get_mut(&mut self.0).expect("a gradient is not changed while it is read")
+        let memory = Arc::get_mut(&mut self.0).expect("a gradient is not changed while it is read");
+        memory.room.reclaim();
+        memory
     }
 }
 
@@ -182,8 +188,8 @@ impl Lowering {
     /// Lets `write` write them, all of them, and shows the chunks that are whole by it.
     pub fn write(mut self, write: impl FnOnce(&mut [u8])) {
         let Some((memory, _)) = &self.memory else { return };
-        // SAFETY: the range lies within the bytes of the vector that the memory was made from: it is a part of a tensor's.
-        let start = unsafe { memory.start.add(self.range.start) };
+        // SAFETY: the range lies within its room's bytes: it is a part of a tensor's.
+        let start = unsafe { memory.room.start().add(self.range.start) };
         // SAFETY: the same; each byte that lies elsewhere is asked for once, so that no other has these, and the `Writing` has left them out. Their chunks
         // lack them, so that no view reads there; and as long as the memory is shared, nothing is written anew.
         write(unsafe { slice::from_raw_parts_mut(start, self.range.len()) });
@@ -250,21 +256,21 @@ impl Writing<'_> {
     }
 
     /// Bytes of the whole gradient.
-    pub(super) const fn bytes(&self) -> usize {
-        self.memory.bytes
+    pub(super) fn bytes(&self) -> usize {
+        self.memory.bytes()
     }
 
     fn lend(&mut self, range: Range<usize>) -> &mut [u8] {
         assert!(
-            range.start <= range.end && range.end <= self.memory.bytes,
+            range.start <= range.end && range.end <= self.memory.bytes(),
             "the range {range:?} lies within the gradient"
         );
         for (chunk, bytes) in parts(range.clone()) {
             let unwritten = self.memory.shown.unwritten[chunk].bytes();
             assert!(bytes <= unwritten, "each byte of chunk {chunk} is written once");
         }
-        // SAFETY: the range lies within the bytes of the vector that the memory was made from.
-        let start = unsafe { self.memory.start.add(range.start) };
+        // SAFETY: the range lies within its room's bytes.
+        let start = unsafe { self.memory.room.start().add(range.start) };
         // SAFETY: the same; none of the chunks is whole, so that no view reads there; they become whole only by this `Writing`, which is
         // the only one and lends one slice at a time, or by a `Lowering`, of a tensor that this one leaves elsewhere.
         unsafe { slice::from_raw_parts_mut(start, range.len()) }
@@ -289,15 +295,12 @@ impl Memory {
         }
     }
 
-    /// Takes over these bytes. All of them are written.
-    fn of(bytes: Vec<u8>) -> Self {
-        let mut bytes = ManuallyDrop::new(bytes);
-        let chunks = bytes.len().div_ceil(CHUNK_BYTES);
+    /// All that is in the room is written.
+    fn of(room: Room) -> Self {
+        let chunks = room.bytes().div_ceil(CHUNK_BYTES);
         let elsewhere = Elsewhere::default();
         Self {
-            start: bytes.as_mut_ptr(),
-            bytes: bytes.len(),
-            capacity: bytes.capacity(),
+            room,
             shown: Arc::new(Shown::of(chunks)),
             some_elsewhere: elsewhere.is_some(),
             elsewhere: Mutex::new(elsewhere),
@@ -335,8 +338,8 @@ impl Memory {
     }
 
     /// How many bytes there are.
-    pub(super) const fn bytes(&self) -> usize {
-        self.bytes
+    pub(super) fn bytes(&self) -> usize {
+        self.room.bytes()
     }
 
     /// How many chunks there are.
@@ -358,10 +361,16 @@ impl Memory {
             }
         }
         let range = memory.place(index);
-        // SAFETY: the chunk lies within the bytes of the vector that the memory was made from.
-        let start = unsafe { memory.start.add(range.start) };
+        // SAFETY: the chunk lies within its room's bytes.
+        let start = unsafe { memory.room.start().add(range.start) };
         // SAFETY: the same; and the chunk is whole, so that nothing writes there. That it is whole ends only where the memory is not shared.
         Ok(unsafe { slice::from_raw_parts(start, range.len()) })
+    }
+
+    /// The same, with the pages in which they lie, if they do.
+    pub(super) async fn chunk_in_place(memory: &Arc<Self>, index: u32) -> Result<InPlace<'_>, ResidentError> {
+        let bytes = Self::chunk(memory, index).await?;
+        Ok(InPlace::new(bytes, memory.room.pages()))
     }
 
     /// What holds all of so many tensors that have elements, as soon as it is known. None if one was written here, or something has failed: who asks for a
@@ -382,24 +391,17 @@ impl Memory {
         let counts = || self.counts.load(Ordering::Acquire).then_some(());
         self.shown.told(counts).await;
         assert!(
-            range.start <= range.end && range.end <= self.bytes && !self.elsewhere().has_some_of(&range),
+            range.start <= range.end && range.end <= self.bytes() && !self.elsewhere().has_some_of(&range),
             "what lies behind the tensors is here"
         );
-        // SAFETY: the range lies within the bytes of the vector that the memory was made from.
-        let start = unsafe { self.start.add(range.start) };
+        // SAFETY: the range lies within its room's bytes.
+        let start = unsafe { self.room.start().add(range.start) };
         // SAFETY: the same; and from when the gradient counts until the memory is not shared, a `Lowering` alone writes, which has none of these.
         unsafe { slice::from_raw_parts(start, range.len()) }
     }
 
     /// Where chunk `index` lies.
     fn place(&self, index: usize) -> Range<usize> {
-        index * CHUNK_BYTES..self.bytes.min((index + 1) * CHUNK_BYTES)
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: these are the parts of the vector that this value was made from, and it is given back once.
-        drop(unsafe { Vec::from_raw_parts(self.start, self.bytes, self.capacity) });
+        index * CHUNK_BYTES..self.bytes().min((index + 1) * CHUNK_BYTES)
     }
 }

@@ -10,6 +10,7 @@ mod on_their_way;
 mod passing;
 mod place;
 mod resident;
+mod room;
 mod shown;
 mod sum;
 mod writer;

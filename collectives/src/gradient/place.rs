@@ -94,7 +94,7 @@ impl<'w, 'a> TensorPlace<'w, 'a> {
 
     /// How many bytes the whole gradient has.
     #[must_use]
-    pub const fn gradient_bytes(&self) -> usize {
+    pub fn gradient_bytes(&self) -> usize {
         self.writing.bytes()
     }
 

@@ -1,8 +1,9 @@
 //! Streams of frames in one direction between two ranks: over QUIC, through memory that two processes of one host share, or within a process.
 //! Knows frames, not what they sum to.
 //!
-//! A payload is written where the transport takes it from, and read where the transport has put it. That memory is the link's, never
-//! a gradient's or a sum's, so nothing that is still on its way can be rewritten, not even after an abort.
+//! A payload is written where the transport takes it from, and read where the transport has put it. That memory is the link's, so nothing that is still on
+//! its way can be rewritten, not even after an abort. Or it is read where it lies, in [pages](crate::pages) of a gradient or a sum: their owner does not
+//! write there before it has been read.
 //!
 //! A sender that is dropped before [`LinkSender::finish`] resets its stream: a torn stream never looks like a good end.
 
@@ -15,17 +16,21 @@ mod quic;
 #[cfg(target_os = "linux")]
 mod shared_memory;
 
+use std::io;
+use std::sync::Arc;
+
 use sardana_protocol::messages::LinkKind;
 
 pub use in_process::{InProcessReceiver, InProcessSender};
 pub use meter::Meter;
 pub use quic::{QuicReceiver, QuicSender};
 #[cfg(target_os = "linux")]
-pub use shared_memory::{SharedMemory, SharedMemoryReceiver, SharedMemorySender};
+pub use shared_memory::{SharedMemory, SharedMemoryReceiver, SharedMemorySender, descriptors};
 
 use backlog::Backlog;
 use frame::{FrameHeader, HeaderField};
 
+use crate::pages::InPlace;
 use crate::runs::Runs;
 
 /// The sending end of a link.
@@ -134,6 +139,9 @@ pub enum LinkError {
         "a trailer is of kind 0 (continue), 1 (stop), 2 (snapshot) or 3 (switch), found {0}: run the same program on all workers"
     )]
     Trailer(u8),
+    /// The peer sent a frame whose payload lies in memory of its own that cannot be read.
+    #[error("the peer has a frame's payload where it cannot be read: {0}: wait for the next generation")]
+    NotSeen(Arc<io::Error>),
     /// The peer's count of frames in shared memory cannot be.
     #[error("the peer has counted frames in shared memory that cannot be: wait for the next generation")]
     Counts,
@@ -217,6 +225,30 @@ impl LinkSender {
         }?;
         self.meter.passed(header);
         Ok(())
+    }
+
+    /// Sends one frame, whose payload is these bytes: the other end reads them where they lie, if it can, and they are copied otherwise. Calls `halfway` as
+    /// [`Self::send_in_halves`] does.
+    ///
+    /// # Errors
+    /// See [`LinkError`].
+    pub async fn send_in_place(
+        &mut self,
+        header: &FrameHeader,
+        payload: InPlace<'_>,
+        halfway: impl FnOnce(),
+    ) -> Result<(), LinkError> {
+        #[cfg(target_os = "linux")]
+        if let SendingEnd::SharedMemory(sender) = &mut self.end {
+            let in_place = sender.send_in_place(header, payload, halfway).await?;
+            self.meter.passed(header);
+            if in_place {
+                self.meter.in_place(payload.bytes().len());
+            }
+            return Ok(());
+        }
+        let copy = |out: &mut [u8]| out.copy_from_slice(payload.bytes());
+        self.send_in_halves(header, copy, halfway).await
     }
 
     /// Says that the link ends well after what has been sent. Nothing may be sent afterwards.

@@ -286,9 +286,9 @@ async fn tell_all(
     closing: &Closing,
 ) -> Result<(), RingError> {
     for index in turns.own(passage.layout()) {
-        let chunk = sum.chunk(index).await.map_err(passage.lacks())?;
+        let chunk = sum.chunk_in_place(index).await.map_err(passage.lacks())?;
         for to in &mut *sums_to {
-            to.send(passage, Chunk::sum(index), |out| out.copy_from_slice(chunk)).await?;
+            to.send_in_place(passage, Chunk::sum(index), chunk).await?;
         }
     }
     if turns.closes() {
@@ -349,15 +349,15 @@ async fn bring(
     if run.is_empty() {
         return to.send(passage, Chunk::nothing(index), |_| ()).await;
     }
-    let mut terms = own_terms(passage, own, index).await?;
-    if Brought::gradients(run) == 1 {
+    if Brought::gradients(run) == 1 && own.len() > 1 {
+        let mut terms = own_terms(passage, own, index).await?;
         return to
             .pass(passage, Chunk::running(index), |out| passage.sum(index, out, &mut terms))
             .await;
     }
-    for term in terms {
-        to.pass(passage, Chunk::running(index), |out| out.copy_from_slice(term))
-            .await?;
+    for piece in own {
+        let gradient = piece.gradient.chunk_in_place(index).await.map_err(passage.lacks())?;
+        to.pass_in_place(passage, Chunk::running(index), gradient).await?;
     }
     Ok(())
 }

@@ -227,6 +227,11 @@ async fn put(
     index: u32,
     goes: &mut Goes<'_, '_>,
 ) -> Result<(), RingError> {
+    // A running sum that begins with one gradient is that gradient: the next rank may read it where it lies.
+    if let (None, [piece], Goes::On(to)) = (&running, own, &mut *goes) {
+        let gradient = piece.gradient.chunk_in_place(index).await.map_err(passage.lacks())?;
+        return to.pass_in_place(passage, Chunk::running(index), gradient).await;
+    }
     let mut terms = terms(passage, running, own, index).await?;
     goes.put(passage, index, &mut terms).await
 }
@@ -261,8 +266,8 @@ async fn receive(passage: Passage<'_>, from: &mut Incoming, filling: &mut Fillin
 /// Sends the finished sum on, chunk by chunk as they are there, and then its trailer.
 async fn send_on(passage: Passage<'_>, to: &mut Outgoing, sum: GradientView, closing: &Closing) -> Result<(), RingError> {
     for index in passage.layout().travel() {
-        let chunk = sum.chunk(index).await.map_err(passage.lacks())?;
-        to.send(passage, Chunk::sum(index), |out| out.copy_from_slice(chunk)).await?;
+        let chunk = sum.chunk_in_place(index).await.map_err(passage.lacks())?;
+        to.send_in_place(passage, Chunk::sum(index), chunk).await?;
     }
     to.send_trailer(passage, closing.closed().await).await
 }

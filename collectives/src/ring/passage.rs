@@ -13,6 +13,7 @@ use crate::gradient::ResidentError;
 use crate::layout::Layout;
 use crate::links::frame::{FrameHeader, FrameKind, PlanSlot, TRAILER_BYTES, decode_trailer, encode_trailer};
 use crate::links::{LinkError, LinkReceiver, LinkSender, Payload};
+use crate::pages::InPlace;
 use crate::reduce;
 use crate::runs::Runs;
 
@@ -258,6 +259,39 @@ impl Outgoing {
             .send_in_halves(&header, fill, halfway)
             .await
             .map_err(passage.broke(self.way))?;
+        probe.reached(RingPoint::AfterPass { step, chunk: index });
+        Ok(())
+    }
+
+    /// Sends a chunk that another rank may read where it lies.
+    pub(super) async fn send_in_place(
+        &mut self,
+        passage: Passage<'_>,
+        chunk: Chunk,
+        bytes: InPlace<'_>,
+    ) -> Result<(), RingError> {
+        let header = passage.header(self.way, chunk);
+        let sent = self.link.send_in_place(&header, bytes, || ()).await;
+        sent.map_err(passage.broke(self.way))
+    }
+
+    /// Sends a chunk of a running sum that another rank may read where it lies, and tells the probe.
+    pub(super) async fn pass_in_place(
+        &mut self,
+        passage: Passage<'_>,
+        chunk: Chunk,
+        bytes: InPlace<'_>,
+    ) -> Result<(), RingError> {
+        let index = chunk.index;
+        let Some(probe) = &passage.config.probe else {
+            return self.send_in_place(passage, chunk, bytes).await;
+        };
+        let step = passage.step;
+        probe.reached(RingPoint::BeforePass { step, chunk: index });
+        let halfway = || probe.reached(RingPoint::WhilePassing { step, chunk: index });
+        let header = passage.header(self.way, chunk);
+        let sent = self.link.send_in_place(&header, bytes, halfway).await;
+        sent.map_err(passage.broke(self.way))?;
         probe.reached(RingPoint::AfterPass { step, chunk: index });
         Ok(())
     }

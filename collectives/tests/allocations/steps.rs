@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use sardana_collectives::gradient::GradientBuffer;
 use sardana_collectives::layout::Layout;
-use sardana_collectives::links::{self, LinkReceiver, LinkSender};
+use sardana_collectives::links::{self, LinkReceiver, LinkSender, Meter};
 use sardana_collectives::ring::{self, CompletedSum, PlanLinks, RingConfig, RingInput, RingLinks};
 use sardana_protocol::job::{Compression, Order};
-use sardana_protocol::plan::{Owners, Plan, Visit};
+use sardana_protocol::plan::{Hosts, Owners, Plan, Visit};
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, Step};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -49,7 +49,7 @@ impl Summing {
         let tensors = vec![TensorSpec::new("all", Dtype::F32, &[values])];
         let layout = Arc::new(Layout::new(tensors, 1).unwrap());
         Self {
-            plan: Plan::fastest(order, RANKS, &visits(), layout.bytes() as u64, false),
+            plan: Plan::fastest(order, RANKS, &visits(), layout.bytes() as u64, Hosts::Mixed),
             order,
             compression: Compression::None,
             layout,
@@ -88,11 +88,16 @@ impl Summing {
         all
     }
 
-    /// How many blocks had been allocated when each step began, the first ones left out.
-    async fn allocated(&self, counting: &Counting, make: Make) -> Vec<u64> {
+    /// How many blocks had been allocated when each step began, the first ones left out; and how many bytes were sent that were not copied.
+    async fn allocated(&self, counting: &Counting, make: Make) -> (Vec<u64>, u64) {
         let mut rings = tokio::task::JoinSet::new();
         let mut trainers = Vec::new();
-        for (visit, links) in visits().into_iter().zip(self.links(make)) {
+        let links = self.links(make);
+        let senders = links.iter().flat_map(|links| [&links.first, &links.steady]);
+        let meters: Vec<_> = senders
+            .flat_map(|links| links.outgoing.values().map(|link| link.meter().clone()))
+            .collect();
+        for (visit, links) in visits().into_iter().zip(links) {
             let (inbox, inputs) = unbounded_channel();
             let (done, completed) = unbounded_channel();
             let completing = move |sum| {
@@ -102,11 +107,11 @@ impl Summing {
             trainers.push(Trainer {
                 inbox,
                 completed,
-                room: Some(GradientBuffer::zeros(&self.layout)),
+                room: Some(GradientBuffer::in_pages(&self.layout)),
                 gradients: visit
                     .shards
                     .iter()
-                    .map(|shard| (shard, GradientBuffer::zeros(&self.layout)))
+                    .map(|shard| (shard, GradientBuffer::in_pages(&self.layout)))
                     .collect(),
             });
         }
@@ -122,7 +127,8 @@ impl Summing {
         while let Some(ended) = rings.join_next().await {
             ended.unwrap().expect("the ring ends well");
         }
-        allocated.split_off(FIRST)
+        let in_place = meters.iter().map(Meter::bytes_in_place).sum();
+        (allocated.split_off(FIRST), in_place)
     }
 }
 
@@ -198,10 +204,16 @@ fn a_step_of_each_plan_allocates_nothing() {
         ("halves", halves),
     ] {
         for &(kind, make) in &kinds {
-            let allocated = runtime.block_on(summing.allocated(&counting, make));
+            let (allocated, in_place) = runtime.block_on(summing.allocated(&counting, make));
             let found = allocated[allocated.len() - 1] - allocated[0];
             println!("{plan} {kind}: {found} blocks");
             assert!(found <= LATE, "{plan} {kind}: {found} blocks in {} steps", allocated.len());
+            // Of what is sent, the finished sum goes to each rank but one as it is, whichever plan adds it in order.
+            let sums = (STEPS * summing.layout.bytes()) as u64 * u64::from(RANKS - 1);
+            match (kind, summing.order) {
+                ("shared memory", Order::Exact) => assert!(in_place >= sums, "{plan} {kind}: {in_place} bytes in place"),
+                (_, Order::Exact | Order::Fast) => assert_eq!(in_place, 0, "{plan} {kind}"),
+            }
         }
     }
 }

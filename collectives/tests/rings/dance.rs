@@ -130,7 +130,7 @@ impl Gradient {
     }
 
     pub(crate) fn buffer(&self, layout: &Layout) -> GradientBuffer {
-        let mut buffer = GradientBuffer::zeros(layout);
+        let mut buffer = GradientBuffer::in_pages(layout);
         self.write(layout, &mut buffer, WriteMode::Store);
         buffer
     }
@@ -289,7 +289,7 @@ impl Dance {
             let head = ShardRange::new(run.start(), run.start() + joined);
             let tail = (head.end()..run.end()).map(ShardRange::one);
             for shards in std::iter::once(head).chain(tail) {
-                let mut buffer = GradientBuffer::zeros(&self.layout);
+                let mut buffer = GradientBuffer::in_pages(&self.layout);
                 let far = self.far.as_ref().filter(|far| (far.keeps)(shards.start()));
                 let memory = far.map(|far| far.memory(&self.layout));
                 for shard in shards.iter() {
@@ -354,7 +354,7 @@ async fn train(
     stop_at: Option<Step>,
 ) -> Vec<(Vec<u8>, Trailer)> {
     let mut sums = Vec::new();
-    let mut into = Some(GradientBuffer::zeros(&layout));
+    let mut into = Some(GradientBuffer::in_pages(&layout));
     for (step, mut pieces) in steps.into_iter().zip(pieces) {
         let room = into.take().unwrap();
         let mut hand_over = || {

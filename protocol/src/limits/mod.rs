@@ -42,14 +42,22 @@ pub const STAR_WORKERS: u32 = 64;
 /// as much it is slower.
 pub const STAR_BYTES: u64 = 512 << 10;
 
-/// Most workers that are all owners in a direct plan: each is connected with each other, and has two links each way with it, 60 in all. They are so only
-/// where each has a host to itself. On one host a rank that waits for all others at once waits for processors: of four ranks on two of them, over shared
-/// memory, a step took 1.2 times as long as with a running sum, at 256 KiB to 4 MiB and K = 4. Between hosts it has not been measured.
+/// Most workers that are all owners in a direct plan where each has a host to itself: each is connected with each other, and has two links each way with it,
+/// 60 in all. Between hosts it has not been measured.
 pub const DIRECT_WORKERS: u32 = 16;
 
 /// So many chunks each of them may own. With less, some owners have nothing to do. With more, hops are little beside the bytes, which are about the same
 /// with a running sum, and that waits for one neighbour alone.
 pub const DIRECT_CHUNKS: RangeInclusive<u64> = 1..=4;
+
+/// Most workers that are all owners where all share one host. An owner reads the others' gradients where they lie, so that each of them passes a processor
+/// once, and none waits for a neighbour's neighbour. Measured with two processors, K = N, as how many times as long a running sum takes: of four ranks 1.2 to 1.5
+/// over shared memory at 1 to 64 MiB, and 1.2 to 1.4 over QUIC up to 16 MiB; of three 1.1 to 1.4, and of eight 1.2 to 1.9 over shared memory.
+pub const DIRECT_NEAR_WORKERS: u32 = 8;
+
+/// And the largest gradients, since over QUIC, which is taken where memory cannot be shared, a whole step may lie in all of their links: 16 MiB and a little
+/// for what is summed besides.
+pub const DIRECT_NEAR_BYTES: u64 = 20 << 20;
 
 /// What one more frame costs, as bytes that a link moves meanwhile.
 pub const FRAME_BYTES: u64 = 4 << 10;

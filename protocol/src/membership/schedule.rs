@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use super::formation::Sums;
 use crate::messages::MemberAddress;
-use crate::plan::{Plan, Visit};
+use crate::plan::{Hosts, Plan, Visit};
 use crate::words::ShardRange;
 
 /// Which shards each rank computes, and what each member is told of that.
@@ -19,8 +19,6 @@ pub(super) struct Schedule {
 
 impl Schedule {
     pub(super) fn new(sums: Sums, members: &[MemberAddress], visits: Vec<Visit>) -> Self {
-        let hosts: BTreeSet<IpAddr> = members.iter().map(|member| member.address.ip()).collect();
-        let apart = hosts.len() == members.len();
         let mut shares: Vec<Option<(u32, ShardRange)>> = vec![None; members.len()];
         for visit in &visits {
             if let Some(share) = shares.get_mut(visit.rank.index()) {
@@ -31,7 +29,7 @@ impl Schedule {
         let none = (0, ShardRange::new(0, 0));
         let world_size = u32::try_from(members.len()).unwrap_or(u32::MAX);
         Self {
-            plan: Plan::fastest(sums.order, world_size, &visits, sums.gradient_bytes, apart),
+            plan: Plan::fastest(sums.order, world_size, &visits, sums.gradient_bytes, hosts_of(members)),
             visits,
             shares: shares.into_iter().map(|share| share.unwrap_or(none)).collect(),
         }
@@ -39,5 +37,15 @@ impl Schedule {
 
     pub(super) fn len_of(&self, rank: usize) -> u32 {
         self.shares.get(rank).map_or(0, |(count, _)| *count)
+    }
+}
+
+/// Where members are, as far as their addresses tell.
+fn hosts_of(members: &[MemberAddress]) -> Hosts {
+    let hosts: BTreeSet<IpAddr> = members.iter().map(|member| member.address.ip()).collect();
+    match hosts.len() {
+        1 => Hosts::Same,
+        several if several == members.len() => Hosts::Apart,
+        _ => Hosts::Mixed,
     }
 }

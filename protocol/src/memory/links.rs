@@ -2,7 +2,8 @@
 //! but what each lets lie.
 
 use crate::limits::{
-    CHUNK_BYTES, DIRECT_CHUNKS, DIRECT_WORKERS, POOLED_CHUNKS, SHARED_LINK_BYTES, STAR_BYTES, STAR_WORKERS,
+    CHUNK_BYTES, DIRECT_CHUNKS, DIRECT_NEAR_BYTES, DIRECT_NEAR_WORKERS, DIRECT_WORKERS, POOLED_CHUNKS, SHARED_LINK_BYTES,
+    STAR_BYTES, STAR_WORKERS,
 };
 
 /// How much of one link QUIC lets lie at its two ends. Memory that two processes share lets less lie.
@@ -31,8 +32,15 @@ const HEADER_BYTES: u64 = 48;
 /// those that are shorter.
 const QUIC_SHARE: u64 = 16;
 
-/// So large may a gradient be for which all ranks are owners: the rule is in whole chunks.
-const DIRECT_BYTES: u64 = DIRECT_WORKERS as u64 * (*DIRECT_CHUNKS.end() + 1) * CHUNK_BYTES as u64;
+/// Gradients for which all ranks are owners are smaller: between hosts the rule is in whole chunks.
+const DIRECT_BYTES: u64 = {
+    let apart = DIRECT_WORKERS as u64 * (*DIRECT_CHUNKS.end() + 1) * CHUNK_BYTES as u64;
+    let near = DIRECT_NEAR_BYTES + 1;
+    if apart > near { apart } else { near }
+};
+
+/// Links that a rank sends on where all of a host are owners: two to each other.
+const NEAR_LINKS: u64 = WAYS * (DIRECT_NEAR_WORKERS as u64 - 1);
 
 /// What the receiving end of one link holds. Over a link at most a gradient is under way: the next step's is not sent before all have this one's. Of
 /// what has come a frame is taken from the transport, with what came with its end: less than two chunks.
@@ -70,7 +78,7 @@ pub fn links_hold(gradient: u64, windows: Windows) -> u64 {
     let saved = |ranks: u32| u64::from(ranks - 2) * STAR_BYTES;
     let (owners, links) = match gradient {
         ..STAR_BYTES => (4 * gradient + saved(STAR_WORKERS), u64::from(STAR_WORKERS) - 1),
-        STAR_BYTES..DIRECT_BYTES => (4 * gradient + saved(DIRECT_WORKERS), WAYS),
+        STAR_BYTES..DIRECT_BYTES => (4 * gradient + saved(DIRECT_WORKERS), NEAR_LINKS),
         DIRECT_BYTES.. => (0, WAYS),
     };
     let in_use = IN_USE.saturating_mul(chain.max(2 * owners));

@@ -22,8 +22,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Adding, Brought, DirectPart, Hop, Owner, Part, Plan, Visit, hop_id};
-use crate::limits::{CHUNK_BYTES, DIRECT_CHUNKS, DIRECT_WORKERS, FRAME_BYTES, STAR_BYTES, STAR_WORKERS};
+use super::{Adding, Brought, DirectPart, Hop, Hosts, Owner, Part, Plan, Visit, hop_id};
+use crate::limits::{
+    CHUNK_BYTES, DIRECT_CHUNKS, DIRECT_NEAR_BYTES, DIRECT_NEAR_WORKERS, DIRECT_WORKERS, FRAME_BYTES, STAR_BYTES,
+    STAR_WORKERS,
+};
 use crate::words::Rank;
 
 /// Which ranks own chunks.
@@ -105,15 +108,14 @@ fn as_seen_by(rank: Rank, spokes: &Spokes, visits: &[Visit]) -> Owner {
     }
 }
 
-/// Which owners make this plan faster than a running sum that goes from rank to rank, for gradients of so many bytes. None where none do. `apart`: no two
-/// ranks share a host.
-pub(super) fn pays(visits: &[Visit], world_size: u32, gradient_bytes: u64, apart: bool) -> Option<Owners> {
+/// Which owners make this plan faster than a running sum that goes from rank to rank, for gradients of so many bytes. None where none do.
+pub(super) fn pays(visits: &[Visit], world_size: u32, gradient_bytes: u64, hosts: Hosts) -> Option<Owners> {
     let saved_hops = world_size.checked_sub(2).filter(|hops| *hops > 0)?;
     let saved = u64::from(saved_hops) * STAR_BYTES;
     if a_star_pays(visits, world_size, gradient_bytes, saved) {
         Some(Owners::Closer)
     } else {
-        let pay = apart && all_pay(visits, world_size, gradient_bytes, saved);
+        let pay = may_be_owners(world_size, gradient_bytes, hosts) && all_pay(visits, world_size, gradient_bytes, saved);
         pay.then_some(Owners::All)
     }
 }
@@ -126,8 +128,17 @@ fn a_star_pays(visits: &[Visit], world_size: u32, gradient_bytes: u64, saved: u6
     world_size <= STAR_WORKERS && moved <= saved
 }
 
-/// Each owner has something to do, and not so much that hops are nothing beside it; and the hops that are saved make up for what the busiest rank moves
-/// beyond the 4 gradients that a running sum costs it.
+/// Whether so many ranks may all be owners: each has something to do, and not so much that hops are nothing beside it, or that links hold too much.
+fn may_be_owners(world_size: u32, gradient_bytes: u64, hosts: Hosts) -> bool {
+    let chunks_each = gradient_bytes / (CHUNK_BYTES as u64 * u64::from(world_size));
+    match hosts {
+        Hosts::Apart => world_size <= DIRECT_WORKERS && DIRECT_CHUNKS.contains(&chunks_each),
+        Hosts::Same => world_size <= DIRECT_NEAR_WORKERS && chunks_each >= 1 && gradient_bytes <= DIRECT_NEAR_BYTES,
+        Hosts::Mixed => false,
+    }
+}
+
+/// The hops that are saved make up for what the busiest rank moves beyond the 4 gradients that a running sum costs it.
 fn all_pay(visits: &[Visit], world_size: u32, gradient_bytes: u64, saved: u64) -> bool {
     let mut brings = vec![0_u64; world_size as usize];
     for visit in visits {
@@ -140,8 +151,5 @@ fn all_pay(visits: &[Visit], world_size: u32, gradient_bytes: u64, saved: u64) -
     let others = u64::from(world_size - 1);
     let moved = most * others + (all - most) + 2 * others;
     let beyond = moved.saturating_sub(4 * u64::from(world_size));
-    let chunks_each = gradient_bytes / (CHUNK_BYTES as u64 * u64::from(world_size));
-    world_size <= DIRECT_WORKERS
-        && DIRECT_CHUNKS.contains(&chunks_each)
-        && beyond * gradient_bytes / u64::from(world_size) <= saved
+    beyond.saturating_mul(gradient_bytes) / u64::from(world_size) <= saved
 }

@@ -9,7 +9,7 @@ mod part;
 mod ring;
 
 use crate::job::Order;
-use crate::limits::{DIRECT_WORKERS, MAX_SHARDS, MAX_WORKERS};
+use crate::limits::{DIRECT_NEAR_WORKERS, DIRECT_WORKERS, MAX_SHARDS, MAX_WORKERS};
 use crate::words::{Rank, ShardRange};
 
 pub use direct::Owners;
@@ -54,6 +54,17 @@ pub struct Plan {
     parts: Vec<Part>,
 }
 
+/// How the ranks of a plan are spread over hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hosts {
+    /// Each rank has one to itself, with processors and a network of its own.
+    Apart,
+    /// All ranks share one.
+    Same,
+    /// Some ranks share one, and some do not.
+    Mixed,
+}
+
 impl Plan {
     /// The plan for `world_size` ranks that adds what `visits` say: they are as [`crate::assign`] makes them. They cover 0..K in shard
     /// order and name every rank; those of spares are empty and come last.
@@ -66,12 +77,12 @@ impl Plan {
         }
     }
 
-    /// The fastest plan for gradients of so many bytes; as [`Self::new`], which is the best one for large gradients. `apart`: whether no two ranks share
-    /// a host, so that each has processors and a network of its own.
+    /// The fastest plan for gradients of so many bytes; as [`Self::new`], which is the best one for large gradients. `hosts`: where the
+    /// ranks are.
     #[must_use]
-    pub fn fastest(order: Order, world_size: u32, visits: &[Visit], gradient_bytes: u64, apart: bool) -> Self {
+    pub fn fastest(order: Order, world_size: u32, visits: &[Visit], gradient_bytes: u64, hosts: Hosts) -> Self {
         let owners = match order {
-            Order::Exact => direct::pays(&joined(visits), world_size, gradient_bytes, apart),
+            Order::Exact => direct::pays(&joined(visits), world_size, gradient_bytes, hosts),
             Order::Fast => None,
         };
         match owners {
@@ -123,6 +134,7 @@ fn joined(visits: &[Visit]) -> Vec<Visit> {
 const _: () = assert!(MAX_SHARDS as usize + 2 * MAX_WORKERS as usize <= HopId::MAX as usize);
 
 /// Of a direct plan, one there and one back between each owner and each other rank.
+const _: () = assert!(DIRECT_NEAR_WORKERS <= DIRECT_WORKERS);
 const _: () = assert!(2 * DIRECT_WORKERS * (DIRECT_WORKERS - 1) <= HopId::MAX as u32);
 
 /// The id of the hop at `index` of a plan's list.

@@ -6,6 +6,7 @@ use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener as StdListener,
 use bytes::Bytes;
 use sardana_collectives::limits::CHUNK_BYTES;
 use sardana_collectives::links::SharedMemory;
+use sardana_collectives::links::descriptors::send_with_memory;
 use sardana_protocol::member::Member;
 use sardana_protocol::messages::{LinkKind, Passed};
 use sardana_protocol::snapshot::Share;
@@ -18,7 +19,7 @@ use crate::peers::fetch::Request;
 use crate::peers::limits::NEAR_PARKED;
 use crate::peers::load::Load;
 use crate::peers::meters::Traffic;
-use crate::peers::near::{Carries, NearHello, encoded, send};
+use crate::peers::near::{Carries, NearHello, encoded};
 
 /// Where a worker would be met.
 fn address_of(peers: &Peers) -> UnixAddress {
@@ -110,7 +111,7 @@ async fn a_process_without_a_secret_of_the_connection_gets_no_link_in() {
     stranger.set_nonblocking(true).unwrap();
     let mut stranger = UnixStream::from_std(stranger).unwrap();
     let (_own, memory) = SharedMemory::create().unwrap();
-    send(&stranger, &encoded(&hello).unwrap(), &memory).unwrap();
+    send_with_memory(&stranger, &encoded(&hello).unwrap(), &memory).unwrap();
     let mut answer = Vec::new();
     soon(stranger.read_to_end(&mut answer)).await.unwrap();
     assert_eq!(answer, [0; 0], "nothing is proved to it");

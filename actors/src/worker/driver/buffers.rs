@@ -5,9 +5,13 @@ use std::sync::Arc;
 
 use sardana_collectives::gradient::{GradientBuffer, GradientView, Sum};
 use sardana_collectives::layout::Layout;
+use sardana_collectives::limits::CHUNK_BYTES;
 use sardana_protocol::memory::SUMS;
 use sardana_protocol::words::ShardRange;
 use smallvec::SmallVec;
+
+/// Of so many pieces each may be passed on as it is. Plans under which that is so are not picked for many, each of which would travel by itself.
+const SHOWN_PIECES: usize = 2;
 
 #[derive(Debug)]
 pub(super) struct Buffers {
@@ -20,11 +24,14 @@ pub(super) struct Buffers {
     pub(super) free: Vec<GradientBuffer>,
     /// Pieces of the step under way.
     pieces: usize,
+    /// Whether gradients are so large that other processes of the host read them where they lie.
+    is_large: bool,
 }
 
 impl Buffers {
-    pub(super) const fn new(layout: Arc<Layout>) -> Self {
+    pub(super) fn new(layout: Arc<Layout>) -> Self {
         Self {
+            is_large: layout.bytes() >= CHUNK_BYTES,
             layout,
             partial: BTreeMap::new(),
             whole: BTreeMap::new(),
@@ -33,22 +40,36 @@ impl Buffers {
         }
     }
 
-    /// A buffer for a gradient, with anything in it: rather one that has memory on a device, for the next gradient to lie in.
-    pub(super) fn for_gradient(&mut self) -> GradientBuffer {
-        let place = self.free.iter().rposition(GradientBuffer::has_memory_elsewhere);
-        let taken = place
-            .or(self.free.len().checked_sub(1))
-            .map(|place| self.free.swap_remove(place));
-        taken.unwrap_or_else(|| GradientBuffer::zeros(&self.layout))
+    /// A buffer for the gradient of a piece, with anything in it: rather one that has memory on a device, for the next gradient to lie in. The running sum
+    /// that begins with shard 0 is passed on as it is, and where there are few pieces each may be, to its owners: other processes of this host may read
+    /// those where they lie.
+    pub(super) fn for_gradient(&mut self, piece: ShardRange) -> GradientBuffer {
+        let shown = self.is_large && (piece.start() == 0 || self.pieces <= SHOWN_PIECES);
+        let fit = |buffer: &GradientBuffer| Some((buffer.has_memory_elsewhere(), buffer.is_in_pages() == shown));
+        self.take(fit).unwrap_or_else(|| self.made(shown))
     }
 
-    /// A buffer for a sum, with anything in it. What has memory on a device is left to gradients, unless there is more of it than they need: a sum may
-    /// stay there, too.
+    /// A buffer for a sum, with anything in it, which is passed on as well. What has memory on a device is left to gradients, unless there is more of it than
+    /// they need: a sum may stay there, too.
     pub(super) fn for_sum(&mut self) -> GradientBuffer {
         let is_left = self.free.len() > self.pieces;
-        let place = self.free.iter().rposition(|buffer| is_left || !buffer.has_memory_elsewhere());
-        let taken = place.map(|place| self.free.swap_remove(place));
-        taken.unwrap_or_else(|| GradientBuffer::zeros(&self.layout))
+        let fit = |buffer: &GradientBuffer| (is_left || !buffer.has_memory_elsewhere()).then(|| buffer.is_in_pages());
+        self.take(fit).unwrap_or_else(|| self.made(self.is_large))
+    }
+
+    /// The free buffer that fits best, of those that fit at all.
+    fn take<Fit: Ord>(&mut self, fit: impl Fn(&GradientBuffer) -> Option<Fit>) -> Option<GradientBuffer> {
+        let fits = (0..self.free.len()).filter_map(|place| Some((fit(&self.free[place])?, place)));
+        let (_, best) = fits.max()?;
+        Some(self.free.swap_remove(best))
+    }
+
+    fn made(&self, shown: bool) -> GradientBuffer {
+        if shown {
+            GradientBuffer::in_pages(&self.layout)
+        } else {
+            GradientBuffer::zeros(&self.layout)
+        }
     }
 
     /// The buffer of a piece that lacks shards, for the next of them.
@@ -108,5 +129,39 @@ impl Buffers {
             self.free.extend(buffer.filter(GradientBuffer::is_unread));
             from = piece;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sardana_protocol::state::{Dtype, TensorSpec};
+
+    use super::*;
+
+    fn buffers(elements: usize, pieces: &[ShardRange]) -> Buffers {
+        let tensors = vec![TensorSpec::new("all", Dtype::F32, &[elements])];
+        let mut buffers = Buffers::new(Arc::new(Layout::new(tensors, 0).unwrap()));
+        buffers.retain_for_step(pieces);
+        buffers
+    }
+
+    #[test]
+    fn what_is_passed_on_as_it_is_can_be_read_by_others_of_the_host() {
+        let pieces: Vec<_> = [(0, 4), (4, 5), (5, 6)]
+            .map(|(start, end)| ShardRange::new(start, end))
+            .to_vec();
+        let mut large = buffers(CHUNK_BYTES / 4, &pieces);
+        assert!(large.for_sum().is_in_pages());
+        let gradients: Vec<_> = pieces.iter().map(|&piece| large.for_gradient(piece)).collect();
+        let seen: Vec<_> = gradients.iter().map(GradientBuffer::is_in_pages).collect();
+        assert_eq!(seen, [true, false, false], "of several the running sum alone");
+        // Each kind is used again as what it is.
+        large.free.extend(gradients);
+        assert!(!large.for_gradient(pieces[1]).is_in_pages() && large.for_sum().is_in_pages());
+        assert!(
+            buffers(CHUNK_BYTES / 4, &pieces[1..]).for_gradient(pieces[2]).is_in_pages(),
+            "one of two"
+        );
+        assert!(!buffers(9, &pieces).for_sum().is_in_pages(), "it is small");
     }
 }

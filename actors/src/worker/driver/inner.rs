@@ -164,7 +164,7 @@ impl Inner {
                 offered,
             } => {
                 let (mut buffer, mode) = if shard == piece.start() {
-                    (self.buffers.for_gradient(), WriteMode::Store)
+                    (self.buffers.for_gradient(piece), WriteMode::Store)
                 } else {
                     (self.buffers.begun(piece)?, WriteMode::Add)
                 };

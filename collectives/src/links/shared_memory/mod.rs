@@ -1,17 +1,21 @@
 //! A link between two processes of one host: frames in memory that both have mapped, and a socket to wake each other by. The receiver adds
-//! straight from the memory that the sender has written. Obeys the same rules as a QUIC stream.
+//! straight from the memory that the sender has written; and where a payload lies in [pages](crate::pages) that it can see, it is read there, so that the
+//! sender writes nothing. Obeys the same rules as a QUIC stream.
 //!
 //! An end that has to wait looks again for a moment, since the other is often about to be ready, and then sleeps: on a host with few
 //! cores the other end may need this one's.
 
 mod bell;
 mod counters;
+pub mod descriptors;
+mod in_place;
 mod region;
 #[cfg(test)]
 mod tests;
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use tokio::net::UnixStream;
 
@@ -19,8 +23,10 @@ pub(crate) use region::Slot;
 
 use super::frame::FrameHeader;
 use super::{LinkError, ended};
+use crate::pages::InPlace;
 use bell::Bell;
 use counters::{Over, Reader, State, Writer};
+use in_place::{Passed, Seen};
 use region::Region;
 
 /// Memory that is not used as a link yet. Unmapped when it, or the link made of it, is dropped.
@@ -31,7 +37,8 @@ pub struct SharedMemory(Region);
 #[derive(Debug)]
 pub struct SharedMemorySender {
     writer: Writer<Region>,
-    bell: Bell,
+    bell: Arc<Bell>,
+    passed: Passed,
     finished: bool,
 }
 
@@ -40,6 +47,7 @@ pub struct SharedMemorySender {
 pub struct SharedMemoryReceiver {
     reader: Reader<Region>,
     bell: Bell,
+    seen: Seen,
 }
 
 impl SharedMemory {
@@ -63,9 +71,11 @@ impl SharedMemory {
 
 impl SharedMemorySender {
     pub(super) fn new(SharedMemory(region): SharedMemory, socket: UnixStream) -> Self {
+        let bell = Arc::new(Bell::new(socket));
         Self {
+            passed: Passed::new(region.clone(), Arc::clone(&bell)),
             writer: Writer::new(region),
-            bell: Bell::new(socket),
+            bell,
             finished: false,
         }
     }
@@ -76,17 +86,41 @@ impl SharedMemorySender {
         fill: impl FnOnce(&mut [u8]),
         halfway: impl FnOnce(),
     ) -> Result<(), LinkError> {
-        if self.finished {
-            return Err(LinkError::Closed);
-        }
-        self.writer.room(&self.bell).await.map_err(|over| failed(over, header))?;
+        self.room(header).await?;
         let filled = |payload: &mut [u8]| {
             fill(payload);
             halfway();
         };
         self.writer.write(&header.encode(), header.payload_bytes as usize, filled);
-        self.writer.count(&self.bell);
+        self.writer.count(&*self.bell);
         Ok(())
+    }
+
+    /// Sends a frame whose payload is read where it lies, if the other end can see that, and is copied otherwise. Whether it is in place.
+    pub(super) async fn send_in_place(
+        &mut self,
+        header: &FrameHeader,
+        payload: InPlace<'_>,
+        halfway: impl FnOnce(),
+    ) -> Result<bool, LinkError> {
+        self.room(header).await?;
+        let Some(place) = self.passed.show(payload, self.writer.next(), &self.bell) else {
+            let copy = |out: &mut [u8]| out.copy_from_slice(payload.bytes());
+            return self.send(header, copy, halfway).await.map(|()| false);
+        };
+        self.writer.refer(&header.encode(), place);
+        halfway();
+        self.writer.count(&*self.bell);
+        Ok(true)
+    }
+
+    /// Waits until there is room for a frame.
+    async fn room(&self, header: &FrameHeader) -> Result<(), LinkError> {
+        if self.finished {
+            return Err(LinkError::Closed);
+        }
+        let room = self.writer.room(&*self.bell).await;
+        room.map_err(|over| failed(over, header))
     }
 
     pub(super) fn finish(&mut self) {
@@ -95,7 +129,7 @@ impl SharedMemorySender {
 
     fn end(&mut self, state: State) {
         if !std::mem::replace(&mut self.finished, true) {
-            self.writer.end(state, &self.bell);
+            self.writer.end(state, &*self.bell);
         }
     }
 }
@@ -110,14 +144,23 @@ impl SharedMemoryReceiver {
     pub(super) fn new(SharedMemory(region): SharedMemory, socket: UnixStream) -> Self {
         Self {
             reader: Reader::new(region),
-            bell: Bell::new(socket),
+            bell: Bell::with_descriptors(socket),
+            seen: Seen::default(),
         }
     }
 
     pub(super) async fn receive(&mut self, expected: &FrameHeader) -> Result<Slot<'_>, LinkError> {
         self.reader.frame(&self.bell).await.map_err(|over| failed(over, expected))?;
         expected.check(&self.reader.header())?;
-        Ok(self.reader.payload(expected.payload_bytes as usize))
+        let bytes = expected.payload_bytes as usize;
+        let there = match self.reader.place() {
+            None => None,
+            Some(place) => {
+                let found = self.seen.bytes(place, bytes, &self.bell);
+                Some(found.map_err(|reason| LinkError::NotSeen(Arc::new(reason)))?)
+            }
+        };
+        Ok(self.reader.payload(bytes, there))
     }
 }
 

@@ -16,18 +16,20 @@ use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::slice;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create};
 
 use super::counters::{Counters, Memory, Reader, Writer};
+use super::in_place::Place;
 use crate::limits::{ALIGNMENT, CHUNK_BYTES, SHARED_LINK_BYTES, SHARED_SLOTS};
 use crate::links::frame::HEADER_BYTES;
 use crate::runs::Runs;
 
-/// Bytes of a header's place, so that payloads are aligned.
-const HEADER_PLACE: usize = HEADER_BYTES.next_multiple_of(ALIGNMENT);
+/// Bytes of a header and of what follows it, so that payloads are aligned: [which pages](Place) a payload lies in that is not here, 0 if it is, and where.
+const HEADER_PLACE: usize = (HEADER_BYTES + 2 * size_of::<u64>()).next_multiple_of(ALIGNMENT);
 const SLOT_BYTES: usize = HEADER_PLACE + CHUNK_BYTES;
 const COUNTERS_PLACE: usize = size_of::<Counters<AtomicU64, AtomicU32>>();
 const REGION_BYTES: usize = COUNTERS_PLACE + SHARED_SLOTS * SLOT_BYTES;
@@ -36,16 +38,26 @@ const REGION_BYTES: usize = COUNTERS_PLACE + SHARED_SLOTS * SLOT_BYTES;
 pub(super) const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// The memory, mapped.
+#[derive(Clone)]
 pub(super) struct Region {
-    map: MmapRaw,
+    map: Arc<MmapRaw>,
 }
 
 /// The payload of a slot that is being read, in one run. Dropped, it gives the slot back.
 #[derive(Debug)]
 pub(crate) struct Slot<'a> {
     reader: &'a mut Reader<Region>,
-    bytes: usize,
+    lies: Lies<'a>,
     read: usize,
+}
+
+/// Where the payload of a slot lies.
+#[derive(Debug)]
+enum Lies<'a> {
+    /// In the slot: so many bytes.
+    Here(usize),
+    /// Where the sender has it.
+    There(&'a [u8]),
 }
 
 impl Region {
@@ -73,7 +85,7 @@ impl Region {
 
     fn map(memory: &OwnedFd) -> io::Result<Self> {
         let map = MmapOptions::new().len(REGION_BYTES).map_raw(memory)?;
-        Ok(Self { map })
+        Ok(Self { map: Arc::new(map) })
     }
 
     /// Where slot `number`, counted from the beginning of time, lies.
@@ -110,9 +122,27 @@ impl Writer<Region> {
         let slot = self.memory().slot(self.next());
         // SAFETY: the slot lies within the mapping, and is this end's until it is counted as written: the other reads only what is.
         let place = unsafe { slice::from_raw_parts_mut(slot, HEADER_PLACE + bytes) };
-        place[..HEADER_BYTES].copy_from_slice(header);
+        write_head(place, header, HERE);
         fill(&mut place[HEADER_PLACE..]);
     }
+
+    /// Writes a frame into the slot that is next, which must be free, and whose payload lies elsewhere.
+    pub(super) fn refer(&mut self, header: &[u8; HEADER_BYTES], to: Place) {
+        let slot = self.memory().slot(self.next());
+        // SAFETY: as above.
+        let place = unsafe { slice::from_raw_parts_mut(slot, HEADER_PLACE) };
+        write_head(place, header, to);
+    }
+}
+
+/// What a frame says whose payload lies in its slot.
+const HERE: Place = Place { pages: 0, at: 0 };
+
+fn write_head(slot: &mut [u8], header: &[u8; HEADER_BYTES], place: Place) {
+    let (head, rest) = slot.split_at_mut(HEADER_BYTES);
+    head.copy_from_slice(header);
+    rest[..8].copy_from_slice(&place.pages.to_le_bytes());
+    rest[8..16].copy_from_slice(&place.at.to_le_bytes());
 }
 
 impl Reader<Region> {
@@ -124,35 +154,55 @@ impl Reader<Region> {
         unsafe { slot.cast::<[u8; HEADER_BYTES]>().read() }
     }
 
-    /// The payload of the frame that is there.
+    /// Where the payload of the frame that is there lies. None if in its slot.
+    pub(super) fn place(&self) -> Option<Place> {
+        let slot = self.memory().slot(self.next());
+        // SAFETY: the place lies within the mapping, as above.
+        let place = unsafe { slot.add(HEADER_BYTES).cast::<[[u8; 8]; 2]>().read() };
+        let [pages, at] = place.map(u64::from_le_bytes);
+        (pages != HERE.pages).then_some(Place { pages, at })
+    }
+
+    /// The payload of the frame that is there: `there`, or so many bytes of its slot.
     ///
     /// # Panics
     /// When it would be longer than a chunk.
-    pub(super) fn payload(&mut self, bytes: usize) -> Slot<'_> {
+    pub(super) fn payload<'a>(&'a mut self, bytes: usize, there: Option<&'a [u8]>) -> Slot<'a> {
         assert!(bytes <= CHUNK_BYTES, "a payload is at most a chunk");
-        let read = 0;
         Slot {
             reader: self,
-            bytes,
-            read,
+            lies: there.map_or(Lies::Here(bytes), Lies::There),
+            read: 0,
         }
     }
 }
 
 impl Slot<'_> {
     fn payload(&self) -> &[u8] {
+        let bytes = match self.lies {
+            Lies::Here(bytes) => bytes,
+            Lies::There(payload) => return payload,
+        };
         let slot = self.reader.memory().slot(self.reader.next());
         // SAFETY: the payload lies within its slot.
         let payload = unsafe { slot.add(HEADER_PLACE) };
         // SAFETY: the slot is counted as written and not as read, so that the other end leaves it alone. That end is a worker of the same
         // job and user; if it breaks its word these are numbers of its own choice, which it could have sent as well.
-        unsafe { slice::from_raw_parts(payload, self.bytes) }
+        unsafe { slice::from_raw_parts(payload, bytes) }
+    }
+}
+
+#[cfg(test)]
+impl Slot<'_> {
+    /// Whether it is read where the sender has it.
+    pub(super) const fn is_in_place(&self) -> bool {
+        matches!(self.lies, Lies::There(_))
     }
 }
 
 impl Runs for Slot<'_> {
     fn left(&self) -> usize {
-        self.bytes - self.read
+        self.payload().len() - self.read
     }
 
     fn run(&mut self, most: usize, _element: usize) -> &[u8] {

@@ -58,8 +58,16 @@ fn three_or_more_are_a_star_whose_owner_closes() {
 }
 
 #[test]
-fn all_own_chunks_where_none_shares_a_host() {
-    for (gradient, hosts, expected) in [(1 << 20, 4, "OOOO"), (1 << 20, 3, "----"), (64 << 20, 4, "----")] {
+fn all_own_chunks_where_none_shares_a_host_or_all_share_one() {
+    let cases = [
+        (1 << 20, 4, "OOOO"),
+        (1 << 20, 3, "----"),
+        (1 << 20, 1, "OOOO"),
+        (16 << 20, 4, "----"),
+        (16 << 20, 1, "OOOO"),
+        (64 << 20, 1, "----"),
+    ];
+    for (gradient, hosts, expected) in cases {
         let (_, told) = forming_on(4, gradient, hosts);
         assert_eq!(parts(&told), expected);
     }

@@ -75,7 +75,8 @@ proptest! {
     #[test]
     fn the_fastest_plan_of_small_gradients_is_a_star((world, visits) in visits(), fast: bool) {
         let order = if fast { Order::Fast } else { Order::Exact };
-        let small = Plan::fastest(order, world, &visits, 4 << 10, fast);
+        let hosts = if fast { Hosts::Apart } else { Hosts::Same };
+        let small = Plan::fastest(order, world, &visits, 4 << 10, hosts);
         let star = Plan::direct(world, &visits, Owners::Closer);
         prop_assert_eq!(small == star, order == Order::Exact && world > 2);
     }
@@ -98,9 +99,9 @@ fn the_drawn_direct_plan_is_true() {
 }
 
 /// As many shards for each rank; `s` if the fastest plan of gradients of so many KiB is a star, `d` if all own chunks, `o` if it is ordered.
-fn fastest(world: u32, each: u32, kibibytes: u64, apart: bool) -> char {
+fn fastest(world: u32, each: u32, kibibytes: u64, hosts: Hosts) -> char {
     let visits: Vec<Visit> = (0..world).map(|rank| visit(rank, rank * each, (rank + 1) * each)).collect();
-    let plan = Plan::fastest(Order::Exact, world, &visits, kibibytes << 10, apart);
+    let plan = Plan::fastest(Order::Exact, world, &visits, kibibytes << 10, hosts);
     let direct = |owners| plan == Plan::direct(world, &visits, owners);
     match (direct(Owners::Closer), direct(Owners::All)) {
         (true, false) => 's',
@@ -113,17 +114,30 @@ fn fastest(world: u32, each: u32, kibibytes: u64, apart: bool) -> char {
 #[test]
 fn which_plan_is_fastest_follows_from_bytes_ranks_and_shards() {
     let sizes = [64, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 64 << 10];
-    let fastest = |world, each, apart| -> String { sizes.map(|size| fastest(world, each, size, apart)).iter().collect() };
-    assert_eq!(fastest(2, 1, true), "ooooooo");
-    assert_eq!(fastest(4, 1, true), "sdddooo", "with a chunk for each owner and four at most");
-    assert_eq!(fastest(16, 1, true), "soodddo", "the same");
-    assert_eq!(fastest(17, 1, true), "soooooo", "too many links");
-    assert_eq!(fastest(8, 2, true), "soddooo", "half as many bytes again");
-    assert_eq!(fastest(8, 8, true), "ooooooo", "eight times the gradients");
+    let fastest = |world, each, hosts| -> String { sizes.map(|size| fastest(world, each, size, hosts)).iter().collect() };
+    assert_eq!(fastest(2, 1, Hosts::Apart), "ooooooo");
     assert_eq!(
-        fastest(8, 1, false),
+        fastest(4, 1, Hosts::Apart),
+        "sdddooo",
+        "with a chunk for each owner and four at most"
+    );
+    assert_eq!(fastest(16, 1, Hosts::Apart), "soodddo", "the same");
+    assert_eq!(fastest(17, 1, Hosts::Apart), "soooooo", "too many links");
+    assert_eq!(fastest(8, 2, Hosts::Apart), "soddooo", "half as many bytes again");
+    assert_eq!(fastest(8, 8, Hosts::Apart), "ooooooo", "eight times the gradients");
+    assert_eq!(fastest(2, 1, Hosts::Same), "ooooooo");
+    assert_eq!(
+        fastest(4, 1, Hosts::Same),
+        "sdddddo",
+        "with a chunk for each owner, as far as links may hold"
+    );
+    assert_eq!(fastest(8, 1, Hosts::Same), "soddddo", "the same");
+    assert_eq!(fastest(9, 1, Hosts::Same), "soooooo", "too many links");
+    assert_eq!(fastest(8, 8, Hosts::Same), "ooooooo", "eight times the gradients");
+    assert_eq!(
+        fastest(8, 1, Hosts::Mixed),
         "soooooo",
-        "on one host all wait for the same processors"
+        "some have neighbours, and some have not"
     );
 }
 

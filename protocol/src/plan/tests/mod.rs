@@ -138,7 +138,7 @@ proptest! {
     fn the_fastest_plan_of_large_gradients_is_the_general_one((world, visits) in visits(), fast: bool) {
         let order = if fast { Order::Fast } else { Order::Exact };
         for bytes in [64 << 20, u64::MAX] {
-            let fastest = Plan::fastest(order, world, &visits, bytes, true);
+            let fastest = Plan::fastest(order, world, &visits, bytes, Hosts::Apart);
             prop_assert_eq!(fastest, Plan::new(order, world, &visits));
         }
     }

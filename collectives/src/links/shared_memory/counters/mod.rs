@@ -62,6 +62,14 @@ struct Side<Long, Short> {
     sleeps: Short,
 }
 
+impl<Long: Atomic<u64>, Short: Atomic<u32>> Counters<Long, Short> {
+    /// How many slots the reader has given back; none if it reads no more.
+    pub(super) fn read(&self) -> Option<u64> {
+        let reader = &self.receiver;
+        (reader.state.load(Acquire) == State::Open as u32).then(|| reader.slots.load(Acquire))
+    }
+}
+
 /// What becomes of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {

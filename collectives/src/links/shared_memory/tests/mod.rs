@@ -1,5 +1,7 @@
 //! Both ends in one process, each with a mapping of its own.
 
+mod in_place;
+
 use std::os::fd::OwnedFd;
 
 use futures_util::FutureExt;

@@ -1,0 +1,91 @@
+//! Where the bytes of a gradient lie in the host's memory: in memory of the process's own, or in pages that other processes of the host can read. Knows not
+//! what is written there.
+
+#![expect(
+    unsafe_code,
+    reason = "the memory is a vector's that is taken apart, since parts of it are written while others are read"
+)]
+
+use std::mem::ManuallyDrop;
+use std::slice;
+use std::sync::Arc;
+
+use crate::pages::Pages;
+
+/// Bytes at one place.
+#[derive(Debug)]
+pub(super) enum Room {
+    /// A vector's.
+    Own { start: *mut u8, bytes: usize, capacity: usize },
+    /// Pages that others can see.
+    Pages(Arc<Pages>),
+}
+
+impl Room {
+    /// All zeros, where other processes of this host can read them if there are such pages.
+    pub(super) fn in_pages(bytes: usize) -> Self {
+        match Pages::create(bytes) {
+            Ok(pages) => Self::Pages(Arc::new(pages)),
+            Err(_) => Self::of(vec![0; bytes]),
+        }
+    }
+
+    /// Takes over these bytes.
+    pub(super) fn of(bytes: Vec<u8>) -> Self {
+        let mut bytes = ManuallyDrop::new(bytes);
+        Self::Own {
+            start: bytes.as_mut_ptr(),
+            bytes: bytes.len(),
+            capacity: bytes.capacity(),
+        }
+    }
+
+    /// Where it begins. It stays there until [`Self::reclaim`].
+    pub(super) fn start(&self) -> *mut u8 {
+        match self {
+            Self::Own { start, .. } => *start,
+            Self::Pages(pages) => pages.start(),
+        }
+    }
+
+    /// How many bytes it has.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Own { bytes, .. } => *bytes,
+            Self::Pages(pages) => pages.bytes(),
+        }
+    }
+
+    /// The pages, if others can see them.
+    pub(super) const fn pages(&self) -> Option<&Arc<Pages>> {
+        match self {
+            Self::Own { .. } => None,
+            Self::Pages(pages) => Some(pages),
+        }
+    }
+
+    /// From now on no other process reads it, so that it may be written: where one may, what it was shown is left to it, and the bytes move.
+    pub(super) fn reclaim(&mut self) {
+        let Self::Pages(pages) = self else { return };
+        if !pages.are_read() {
+            return;
+        }
+        let (start, bytes) = (pages.start(), pages.bytes());
+        // SAFETY: so many bytes are mapped there, and this process, which alone can write them, has this value for itself.
+        let kept = unsafe { slice::from_raw_parts(start, bytes) };
+        let other = Self::in_pages(bytes);
+        // SAFETY: the room has just been made, is as long, and nothing else has it.
+        let moved = unsafe { slice::from_raw_parts_mut(other.start(), bytes) };
+        moved.copy_from_slice(kept);
+        *self = other;
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if let Self::Own { start, bytes, capacity } = *self {
+            // SAFETY: these are the parts of the vector that this value was made from, and it is given back once.
+            drop(unsafe { Vec::from_raw_parts(start, bytes, capacity) });
+        }
+    }
+}

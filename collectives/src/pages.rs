@@ -1,0 +1,260 @@
+//! Memory that other processes of this host can read where it lies: what is shown to them is not copied for them first.
+//!
+//! Its owner has the only writable mapping there will ever be (the memory is sealed), and writes no byte that another process may be reading: whatever
+//! shows pages notes who reads them, and how it is known that they have been read. A reader that neither goes on nor ends keeps what it was shown: the
+//! owner then takes other pages, and these are gone with their last mapping.
+
+#![expect(
+    unsafe_code,
+    reason = "memory that other processes have as well is mapped, and the compiler does not see them"
+)]
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use memmap2::{Mmap, MmapOptions, MmapRaw};
+use sardana_protocol::limits::MAX_GRADIENT_BYTES;
+
+use crate::limits::MOST_PAGES;
+
+/// Memory with a descriptor, all zeros at first.
+pub struct Pages {
+    number: u64,
+    map: MmapRaw,
+    file: File,
+    readers: Mutex<Vec<Reading>>,
+}
+
+/// The same memory as another process sees it.
+pub(crate) struct SeenPages(Mmap);
+
+/// Bytes that stay as they are as long as someone may read them, and the pages in which they lie, if they do.
+#[derive(Clone, Copy, Debug)]
+pub struct InPlace<'a> {
+    bytes: &'a [u8],
+    pages: Option<&'a Arc<Pages>>,
+}
+
+/// What reads pages that it was shown.
+pub(crate) trait Reader: fmt::Debug + Send + Sync {
+    /// Whether all that it was shown up to `shown` is read, or it reads nothing any more.
+    fn has_read(&self, shown: u64) -> bool;
+}
+
+/// One reader, and up to where it was shown something here.
+struct Reading {
+    reader: Arc<dyn Reader>,
+    shown: u64,
+}
+
+/// Pages that there are, and those that there have been.
+static PRESENT: AtomicUsize = AtomicUsize::new(0);
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+impl Pages {
+    /// New pages for so many bytes.
+    ///
+    /// # Errors
+    /// When the system gives none, or the process has [as many as it may](MOST_PAGES): use memory of its own.
+    pub fn create(bytes: usize) -> io::Result<Self> {
+        let one_more = |present| (present < MOST_PAGES).then_some(present + 1);
+        PRESENT
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+            .map_err(|present| io::Error::other(format!("the process has {present} already")))?;
+        let made = reserve(bytes).and_then(|file| Ok((MmapOptions::new().len(bytes).populate().map_raw(&file)?, file)));
+        let made = made.and_then(|(map, file)| seal(&file).map(|()| (map, file)));
+        let (map, file) = made.inspect_err(|_| {
+            PRESENT.fetch_sub(1, Ordering::Relaxed);
+        })?;
+        Ok(Self {
+            number: MADE.fetch_add(1, Ordering::Relaxed),
+            map,
+            file,
+            readers: Mutex::default(),
+        })
+    }
+
+    /// Where they begin.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.map.as_mut_ptr()
+    }
+
+    /// How many bytes they have.
+    pub(crate) fn bytes(&self) -> usize {
+        self.map.len()
+    }
+
+    /// What no other pages of this process are called.
+    pub(crate) const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// What another process maps.
+    pub(crate) const fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// They are shown to `reader`, which will have read them once it has read all up to `shown`.
+    pub(crate) fn show(&self, reader: &Arc<dyn Reader>, shown: u64) {
+        let mut readers = self.readers();
+        match readers.iter_mut().find(|reading| Arc::ptr_eq(&reading.reader, reader)) {
+            Some(reading) => reading.shown = shown,
+            None => {
+                readers.retain(|reading| !reading.is_over());
+                let reader = Arc::clone(reader);
+                readers.push(Reading { reader, shown });
+            }
+        }
+    }
+
+    /// Whether another process may still read what it was shown.
+    pub(crate) fn are_read(&self) -> bool {
+        let mut readers = self.readers();
+        readers.retain(|reading| !reading.is_over());
+        !readers.is_empty()
+    }
+
+    fn readers(&self) -> MutexGuard<'_, Vec<Reading>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        PRESENT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Reading {
+    fn is_over(&self) -> bool {
+        self.reader.has_read(self.shown)
+    }
+}
+
+impl SeenPages {
+    /// Maps the pages of another process, to be read.
+    ///
+    /// # Errors
+    /// When they could be taken away, are not all there, are more than a gradient may have, or the system does not map them.
+    pub(crate) fn open(file: &File) -> io::Result<Self> {
+        let bytes = file.metadata()?.len();
+        if bytes > MAX_GRADIENT_BYTES as u64 {
+            let most = format!("a gradient has at most {MAX_GRADIENT_BYTES} bytes, found {bytes}");
+            return Err(io::Error::other(most));
+        }
+        check_kept(file)?;
+        // SAFETY: they are sealed against shrinking, so that what is mapped stays. Their owner leaves alone what it has shown until it is read. That is a
+        // worker of the same job and user; if it breaks its word these are numbers of its own choice, which it could have sent as well.
+        unsafe { Mmap::map(file) }.map(Self)
+    }
+}
+
+impl Deref for SeenPages {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl<'a> InPlace<'a> {
+    /// Bytes that lie in these pages, or in none.
+    pub(crate) const fn new(bytes: &'a [u8], pages: Option<&'a Arc<Pages>>) -> Self {
+        Self { bytes, pages }
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The pages in which they lie, and where.
+    pub(crate) fn place(&self) -> Option<(&'a Arc<Pages>, usize)> {
+        let pages = self.pages?;
+        let at = self.bytes.as_ptr().addr().checked_sub(pages.start().addr())?;
+        (at + self.bytes.len() <= pages.bytes()).then_some((pages, at))
+    }
+}
+
+/// Memory of so many bytes with a descriptor. Reserved now: where there is no more it is an error here, and not a signal at the first touch.
+#[cfg(target_os = "linux")]
+fn reserve(bytes: usize) -> io::Result<File> {
+    use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
+    use rustix::process::{Resource, getrlimit};
+    // A file beyond this limit is not refused: the process is ended.
+    if getrlimit(Resource::Fsize).current.is_some_and(|most| most < bytes as u64) {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    // Where addresses are rationed, those that would read these pages may have none left to map them at.
+    if getrlimit(Resource::As).current.is_some() {
+        return Err(io::ErrorKind::OutOfMemory.into());
+    }
+    let memory = memfd_create("sardana-gradient", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    fallocate(&memory, FallocateFlags::empty(), 0, bytes as u64)?;
+    Ok(memory.into())
+}
+
+/// From now on no process can change its length, nor map it to write there.
+#[cfg(target_os = "linux")]
+fn seal(file: &File) -> io::Result<()> {
+    use rustix::fs::{SealFlags, fcntl_add_seals};
+    Ok(fcntl_add_seals(file, kept_in_place() | SealFlags::SEAL)?)
+}
+
+#[cfg(target_os = "linux")]
+fn check_kept(file: &File) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    if !rustix::fs::fcntl_get_seals(file)?.contains(kept_in_place()) {
+        return Err(io::Error::other("the other end could take the memory away: it is not sealed"));
+    }
+    // A block has 512 bytes, whatever the file system's have.
+    let metadata = file.metadata()?;
+    if metadata.blocks().saturating_mul(512) < metadata.len() {
+        return Err(io::Error::other(
+            "the other end has not reserved the memory: who reads it would",
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+const fn kept_in_place() -> rustix::fs::SealFlags {
+    use rustix::fs::SealFlags as Seals;
+    // With the last one nothing can be taken out of the middle, either.
+    Seals::SHRINK.union(Seals::GROW).union(Seals::FUTURE_WRITE)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn reserve(_: usize) -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn seal(_: &File) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn check_kept(_: &File) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+impl fmt::Debug for Pages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pages")
+            .field("number", &self.number)
+            .field("bytes", &self.bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for SeenPages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SeenPages").field(&self.len()).finish()
+    }
+}
