@@ -15,8 +15,8 @@ pub const QUEUED_CHUNKS: usize = 8;
 /// cost.
 pub const LOOK_AGAIN: Duration = Duration::from_micros(20);
 
-/// Buffers of a process that lie in pages which other processes of the host can read: those of sums, and of the running sum that begins at a rank. Each has a
-/// descriptor, of which a process has a thousand or so. What is made beyond lies in its own memory, and is copied for others.
+/// Buffers of a process that lie in pages which other processes of the host can read: those of sums, and of
+/// gradients that are passed on as they are. Each has a descriptor, of which a process has a thousand or so. What is made beyond lies in its own memory, and is copied for others.
 pub const MOST_PAGES: usize = 16;
 
 /// Pages of the other end that a link remembers, the last that have passed. A sender goes through no more in turn; and each may be as large as a gradient, and is

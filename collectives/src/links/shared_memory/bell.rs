@@ -28,7 +28,7 @@ pub(super) struct Bell {
     socket: UnixStream,
     /// What has come with a ring and was not asked for yet.
     descriptors: Mutex<VecDeque<OwnedFd>>,
-    /// How many of these are kept: nobody may have this process hold more than it will look at.
+    /// How many of these are kept: a peer cannot have this process hold more than it will look at.
     most: usize,
 }
 
