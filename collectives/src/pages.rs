@@ -13,7 +13,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use memmap2::{Mmap, MmapOptions, MmapRaw};
@@ -50,6 +50,10 @@ struct Reading {
     reader: Arc<dyn Reader>,
     shown: u64,
 }
+
+/// This process could not map pages of another one that it was shown, so that from now on it asks for copies: an address space, descriptors and mappings are
+/// limited, and a link that failed for that would fail in each generation.
+static BLIND: AtomicBool = AtomicBool::new(false);
 
 /// Pages that there are, and those that there have been.
 static PRESENT: AtomicUsize = AtomicUsize::new(0);
@@ -149,8 +153,19 @@ impl SeenPages {
         check_kept(file)?;
         // SAFETY: they are sealed against shrinking, so that what is mapped stays. Their owner leaves alone what it has shown until it is read. That is a
         // worker of the same job and user; if it breaks its word these are numbers of its own choice, which it could have sent as well.
-        unsafe { Mmap::map(file) }.map(Self)
+        let map = unsafe { Mmap::map(file) };
+        map.map(Self).inspect_err(|_| go_blind())
     }
+}
+
+/// From now on this process asks others for copies.
+pub(crate) fn go_blind() {
+    BLIND.store(true, Ordering::Relaxed);
+}
+
+/// Whether it does.
+pub(crate) fn is_blind() -> bool {
+    BLIND.load(Ordering::Relaxed)
 }
 
 impl Deref for SeenPages {

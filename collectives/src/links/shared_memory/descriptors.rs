@@ -9,6 +9,8 @@ use rustix::net::{
     recvmsg, sendmsg,
 };
 
+use crate::pages::go_blind;
+
 /// Sends a message together with a descriptor of memory, all of it at once.
 ///
 /// # Errors
@@ -39,6 +41,7 @@ pub fn receive_with_memory(socket: impl AsFd, message: &mut [u8]) -> io::Result<
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let received = recvmsg(socket, &mut [IoSliceMut::new(message)], &mut beside, flags)?;
     if received.flags.contains(ReturnFlags::CTRUNC) {
+        go_blind();
         return Err(io::Error::other(
             "a descriptor could not be taken in: this process has too many open",
         ));

@@ -23,6 +23,7 @@ pub(super) struct Place {
 /// The pages that a sender has passed.
 #[derive(Debug)]
 pub(super) struct Passed {
+    memory: Region,
     numbers: VecDeque<u64>,
     count: u64,
     receiver: Arc<dyn Reader>,
@@ -48,13 +49,17 @@ impl Passed {
         Self {
             numbers: VecDeque::new(),
             count: 0,
-            receiver: Arc::new(Receiver { memory, bell }),
+            receiver: Arc::new(Receiver {
+                memory: memory.clone(),
+                bell,
+            }),
+            memory,
         }
     }
 
     /// Where the other end finds bytes that frame number `frame` carries, counted from 0 on. None if it cannot see them: they are copied then.
     pub(super) fn show(&mut self, bytes: InPlace<'_>, frame: u64, bell: &Bell) -> Option<Place> {
-        let (pages, at) = bytes.place()?;
+        let (pages, at) = bytes.place().filter(|_| !self.memory.asks_for_copies())?;
         let number = self.find(pages).or_else(|| self.pass(pages, bell))?;
         pages.show(&self.receiver, frame + 1);
         Some(Place {

@@ -23,7 +23,7 @@ pub(crate) use region::Slot;
 
 use super::frame::FrameHeader;
 use super::{LinkError, ended};
-use crate::pages::InPlace;
+use crate::pages::{InPlace, is_blind};
 use bell::Bell;
 use counters::{Over, Reader, State, Writer};
 use in_place::{Passed, Seen};
@@ -65,7 +65,11 @@ impl SharedMemory {
     /// # Errors
     /// When it is of another length, or could be taken away, or the system does not map it: use QUIC.
     pub fn open(memory: &OwnedFd) -> io::Result<Self> {
-        Region::open(memory).map(Self)
+        let region = Region::open(memory)?;
+        if is_blind() {
+            region.ask_for_copies();
+        }
+        Ok(Self(region))
     }
 }
 

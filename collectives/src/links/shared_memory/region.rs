@@ -31,8 +31,10 @@ use crate::runs::Runs;
 /// Bytes of a header and of what follows it, so that payloads are aligned: [which pages](Place) a payload lies in that is not here, 0 if it is, and where.
 const HEADER_PLACE: usize = (HEADER_BYTES + 2 * size_of::<u64>()).next_multiple_of(ALIGNMENT);
 const SLOT_BYTES: usize = HEADER_PLACE + CHUNK_BYTES;
-const COUNTERS_PLACE: usize = size_of::<Counters<AtomicU64, AtomicU32>>();
-const REGION_BYTES: usize = COUNTERS_PLACE + SHARED_SLOTS * SLOT_BYTES;
+/// Where the receiver says that it [asks for copies](Region::asks_for_copies).
+const COPIES_PLACE: usize = size_of::<Counters<AtomicU64, AtomicU32>>();
+const SLOTS_PLACE: usize = COPIES_PLACE + ALIGNMENT;
+const REGION_BYTES: usize = SLOTS_PLACE + SHARED_SLOTS * SLOT_BYTES;
 
 /// What keeps another process from taking the memory away under this one.
 pub(super) const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
@@ -83,6 +85,21 @@ impl Region {
         Self::map(memory)
     }
 
+    /// The receiver cannot see pages of the sender's: said before the sender sends anything.
+    pub(super) fn ask_for_copies(&self) {
+        self.copies().store(1, Ordering::Release);
+    }
+
+    /// Whether the receiver cannot see pages.
+    pub(super) fn asks_for_copies(&self) -> bool {
+        self.copies().load(Ordering::Acquire) != 0
+    }
+
+    fn copies(&self) -> &AtomicU32 {
+        // SAFETY: the place lies within the mapping, is aligned, and nothing else is there: as for the counters.
+        unsafe { &*self.map.as_ptr().add(COPIES_PLACE).cast() }
+    }
+
     fn map(memory: &OwnedFd) -> io::Result<Self> {
         let map = MmapOptions::new().len(REGION_BYTES).map_raw(memory)?;
         Ok(Self { map: Arc::new(map) })
@@ -92,7 +109,7 @@ impl Region {
     fn slot(&self, number: u64) -> *mut u8 {
         let slot = usize::try_from(number % SHARED_SLOTS as u64).expect("there are few slots");
         // SAFETY: the place lies within the mapping, whose length is that of all slots.
-        unsafe { self.map.as_mut_ptr().add(COUNTERS_PLACE + slot * SLOT_BYTES) }
+        unsafe { self.map.as_mut_ptr().add(SLOTS_PLACE + slot * SLOT_BYTES) }
     }
 }
 
@@ -229,4 +246,4 @@ impl fmt::Debug for Region {
 // A worker says of its links that they hold no more.
 const _: () = assert!(REGION_BYTES as u64 <= SHARED_LINK_BYTES);
 // Both ends map the same bytes: their layout is part of what they say to each other.
-const _: () = assert!(COUNTERS_PLACE.is_multiple_of(ALIGNMENT) && SLOT_BYTES.is_multiple_of(ALIGNMENT));
+const _: () = assert!(SLOTS_PLACE.is_multiple_of(ALIGNMENT) && SLOT_BYTES.is_multiple_of(ALIGNMENT));
