@@ -227,8 +227,8 @@ impl LinkSender {
         Ok(())
     }
 
-    /// Sends one frame, whose payload is these bytes: the other end reads them where they lie, if it can, and they are copied otherwise. Calls `halfway` as
-    /// [`Self::send_in_halves`] does.
+    /// Sends one frame, whose payload is these bytes: the other end reads them where they lie, if it can, and they are copied otherwise. Calls `halfway`, if
+    /// there is one, as [`Self::send_in_halves`] does.
     ///
     /// # Errors
     /// See [`LinkError`].
@@ -236,19 +236,22 @@ impl LinkSender {
         &mut self,
         header: &FrameHeader,
         payload: InPlace<'_>,
-        halfway: impl FnOnce(),
+        halfway: Option<impl FnOnce()>,
     ) -> Result<(), LinkError> {
         #[cfg(target_os = "linux")]
         if let SendingEnd::SharedMemory(sender) = &mut self.end {
-            let in_place = sender.send_in_place(header, payload, halfway).await?;
-            self.meter.passed(header);
-            if in_place {
+            let in_place = sender.send_in_place(header, payload, || halfway.map_or((), |halfway| halfway()));
+            if in_place.await? {
                 self.meter.in_place(payload.bytes().len());
             }
+            self.meter.passed(header);
             return Ok(());
         }
         let copy = |out: &mut [u8]| out.copy_from_slice(payload.bytes());
-        self.send_in_halves(header, copy, halfway).await
+        match halfway {
+            Some(halfway) => self.send_in_halves(header, copy, halfway).await,
+            None => self.send(header, copy).await,
+        }
     }
 
     /// Says that the link ends well after what has been sent. Nothing may be sent afterwards.

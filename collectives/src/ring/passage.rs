@@ -271,7 +271,7 @@ impl Outgoing {
         bytes: InPlace<'_>,
     ) -> Result<(), RingError> {
         let header = passage.header(self.way, chunk);
-        let sent = self.link.send_in_place(&header, bytes, || ()).await;
+        let sent = self.link.send_in_place(&header, bytes, None::<fn()>).await;
         sent.map_err(passage.broke(self.way))
     }
 
@@ -290,7 +290,7 @@ impl Outgoing {
         probe.reached(RingPoint::BeforePass { step, chunk: index });
         let halfway = || probe.reached(RingPoint::WhilePassing { step, chunk: index });
         let header = passage.header(self.way, chunk);
-        let sent = self.link.send_in_place(&header, bytes, halfway).await;
+        let sent = self.link.send_in_place(&header, bytes, Some(halfway)).await;
         sent.map_err(passage.broke(self.way))?;
         probe.reached(RingPoint::AfterPass { step, chunk: index });
         Ok(())
