@@ -1,6 +1,6 @@
 //! Every fault point: the process that reaches it first dies there, and the others end in the same state.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use sardana::AgentEvent;
 use sardana::fault::{self, Point, Role};
 use sardana::launch::Event;
@@ -103,6 +103,31 @@ deaths! {
     then_one_fetching: 3, "in-gradient@3 fetch@2";
     two_fetched: 3, "after-apply@4 fetch@3";
     two_joining: 4, "in-apply@4 fetch@3 fetch@3";
+}
+
+/// Gradients of so many chunks that other processes read them where they lie: of two workers the sum is passed on as it is, of four each owns some chunks.
+#[tokio::test]
+async fn where_gradients_are_read_in_place() -> Result<()> {
+    const POINTS: [&str; 5] = [
+        "in-gradient@3",
+        "before-pass@3",
+        "while-passing@3",
+        "after-pass@3",
+        "before-apply@3",
+    ];
+    let one = [2, 4].into_iter().flat_map(|workers| POINTS.map(|point| (workers, point)));
+    let another_in_the_retry = [(4, "before-pass@3 while-passing@3")];
+    // One after the other: each is compared with a plain loop in this process, and that takes a while.
+    for (workers, faults) in one.chain(another_in_the_retry) {
+        let setup = Setup {
+            shards: 4,
+            elements: 150_000,
+            ..Setup::new(workers)
+        };
+        let died = deaths_with(setup, faults).await;
+        died.with_context(|| format!("{workers} workers, {faults}"))?;
+    }
+    Ok(())
 }
 
 /// Every point that every rank comes to in a job that no worker joins, on `rank` of three.

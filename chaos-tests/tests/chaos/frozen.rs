@@ -15,19 +15,21 @@ use crate::freezer::{Frozen, can_freeze};
 use crate::trial;
 
 fn gated() -> Result<Trial> {
-    trial(Setup {
-        gate_step: 8,
-        ..Setup::new(3)
-    })
+    trial(held(Setup::new(3)))
+}
+
+/// A job that does not go beyond step 8 until it is let.
+fn held(setup: Setup) -> Setup {
+    Setup { gate_step: 8, ..setup }
 }
 
 /// Freezes the member of rank 1 at step 3. It is thawed once it was left out, if `wakes` says so; the job cannot end before it has
 /// ended then.
-async fn freeze(wakes: bool) -> Result<()> {
+async fn freeze(setup: Setup, wakes: bool) -> Result<()> {
     if !can_freeze() {
         return Ok(());
     }
-    let trial = gated()?;
+    let trial = trial(held(setup))?;
     let mut frozen: Option<(WorkerId, Result<Frozen, String>)> = None;
     let ended = trial
         .run(&[Place::Step, Place::Late], |hands, event| {
@@ -56,7 +58,7 @@ async fn freeze(wakes: bool) -> Result<()> {
     ensure!(group.is_ok(), "{group:?}");
     let silent = matches!(cause(&ended, frozen), Some(Loss::Silent { .. }));
     trial.demand(&ended, silent, "it is left out for its silence")?;
-    ensure!(!verdict.state_lost, "two workers still had the state");
+    ensure!(!verdict.state_lost, "the others still had the state");
     Ok(())
 }
 
@@ -68,12 +70,26 @@ fn cause(ended: &Ended, left_out: WorkerId) -> Option<&Loss> {
 
 #[tokio::test]
 async fn a_frozen_worker_is_left_out() -> Result<()> {
-    freeze(false).await
+    freeze(Setup::new(3), false).await
 }
 
 #[tokio::test]
 async fn a_frozen_worker_that_wakes_up_changes_nothing() -> Result<()> {
-    freeze(true).await
+    freeze(Setup::new(3), true).await
+}
+
+/// What it was reading in the others' memory, they have left to it.
+#[tokio::test]
+async fn nor_does_one_that_wakes_up_over_memory_of_the_others() -> Result<()> {
+    let large = |workers| Setup {
+        shards: 4,
+        elements: 150_000,
+        ..Setup::new(workers)
+    };
+    for workers in [3, 4] {
+        freeze(large(workers), true).await?;
+    }
+    Ok(())
 }
 
 #[tokio::test]
