@@ -7,13 +7,14 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use sardana::data::fingerprint::Fingerprinting;
 use sardana::data::{Array, DataError, DataFingerprint, DataHash, Dataset, Loader, SampleRandom};
+use sardana::device::DeviceChoice;
 use sardana::fit::Fit;
 use sardana::job::JobBuilder;
 use sardana::model::ModelError;
 use sardana::optim::AdamW;
 use sardana::schedule::Schedule;
 use sardana::{Job, JobSpec};
-use sardana_candle::{CrossEntropy, Net, build};
+use sardana_candle::{CrossEntropy, Net, build_on};
 
 use crate::networks::{Sizes, Transformer};
 
@@ -96,12 +97,14 @@ impl Text {
             .epochs(epochs))
     }
 
-    /// State 0 of the job.
+    /// State 0 of the job, to be computed on what `choice` says.
     ///
     /// # Errors
-    /// When the job is for another text.
-    pub fn model(self, spec: &JobSpec) -> Result<Model, ModelError> {
-        let network = build(spec.seed, CrossEntropy::new(), |builder| Transformer::new(builder, SIZES))?;
+    /// When the job is for another text, or the device cannot be used.
+    pub fn model(self, spec: &JobSpec, choice: DeviceChoice) -> Result<Model, ModelError> {
+        let network = build_on(choice, spec.seed, CrossEntropy::new(), |builder| {
+            Transformer::new(builder, SIZES)
+        })?;
         let steps = spec.steps.get();
         let fit = Fit::builder(network)
             .data(Loader::on_demand(self.training))

@@ -8,13 +8,14 @@ use anyhow::Result;
 use sardana::data::formats::Part;
 use sardana::data::formats::cifar10::{self, Cifar10};
 use sardana::data::{Array, CounterRng, DataError, Dataset, DatasetExt, Domain, Image, Loader};
+use sardana::device::DeviceChoice;
 use sardana::fit::Fit;
 use sardana::job::JobBuilder;
 use sardana::model::ModelError;
 use sardana::optim::Sgd;
 use sardana::schedule::Schedule;
 use sardana::{Job, JobSpec};
-use sardana_candle::{CrossEntropy, Net, build};
+use sardana_candle::{CrossEntropy, Net, build_on};
 use tempfile::TempDir;
 
 use crate::networks::{ResNet, Shape};
@@ -102,19 +103,19 @@ impl Data {
         Ok(job.epochs(epochs).drop_last())
     }
 
-    /// State 0 of the job, with a network of this depth and width: Nesterov's momentum, a tenth of the rate after half and three quarters of
+    /// State 0 of the job, to be computed on what `choice` says, with a network of this depth and width: Nesterov's momentum, a tenth of the rate after half and three quarters of
     /// the epochs.
     ///
     /// # Errors
-    /// When the files are not there or not whole, or the job is for others.
-    pub fn model(self, spec: &JobSpec, depth: usize, width: usize) -> Result<Model, ModelError> {
+    /// When the files are not there or not whole, the job is for others, or the device cannot be used.
+    pub fn model(self, spec: &JobSpec, depth: usize, width: usize, choice: DeviceChoice) -> Result<Model, ModelError> {
         let shape = Shape {
             depth,
             width,
             channels: CHANNELS,
             classes: CLASSES,
         };
-        let network = build(spec.seed, CrossEntropy::new(), |builder| ResNet::new(builder, shape))?;
+        let network = build_on(choice, spec.seed, CrossEntropy::new(), |builder| ResNet::new(builder, shape))?;
         let steps = spec.steps.get();
         let pieces = [(0, 0.1), (steps / 2, 0.01), (steps / 4 * 3, 0.001)];
         let rate = Schedule::pieces(&pieces[..if steps < 8 { 1 } else { 3 }]).warm_up(spec.steps_per_epoch().min(400));

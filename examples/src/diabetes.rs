@@ -6,12 +6,13 @@ use std::path::Path;
 use anyhow::Result;
 use sardana::data::formats::csv::{Csv, CsvOptions};
 use sardana::data::{Array, DataError, Dataset, DatasetExt, Loader, SampleRandom};
+use sardana::device::DeviceChoice;
 use sardana::fit::Fit;
 use sardana::job::JobBuilder;
 use sardana::model::ModelError;
 use sardana::optim::Sgd;
 use sardana::{Job, JobSpec};
-use sardana_candle::{Net, SquaredError, build};
+use sardana_candle::{Net, SquaredError, build_on};
 
 use crate::networks::Dense;
 
@@ -101,13 +102,13 @@ impl Patients {
             .steps(400))
     }
 
-    /// State 0 of the job.
+    /// State 0 of the job, to be computed on what `choice` says.
     ///
     /// # Errors
-    /// When the job is for other patients.
-    pub fn model(self, spec: &JobSpec) -> Result<Model, ModelError> {
+    /// When the job is for other patients, or the device cannot be used.
+    pub fn model(self, spec: &JobSpec, choice: DeviceChoice) -> Result<Model, ModelError> {
         let sizes = [self.variables, 1];
-        let network = build(spec.seed, SquaredError, |builder| Dense::new(builder, &sizes))?;
+        let network = build_on(choice, spec.seed, SquaredError, |builder| Dense::new(builder, &sizes))?;
         let fit = Fit::builder(network)
             .data(Loader::on_demand(self.training))
             .held_out(self.held_out)

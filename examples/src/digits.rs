@@ -8,12 +8,13 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use sardana::data::fingerprint::Fingerprinting;
 use sardana::data::{Array, DataError, DataFingerprint, DataHash, Dataset, Loader, SampleRandom};
+use sardana::device::DeviceChoice;
 use sardana::fit::Fit;
 use sardana::job::JobBuilder;
 use sardana::model::ModelError;
 use sardana::optim::Adam;
 use sardana::{Job, JobSpec};
-use sardana_candle::{CrossEntropy, Net, build};
+use sardana_candle::{CrossEntropy, Net, build_on};
 
 use crate::networks::Dense;
 use crate::table::{self, FirstLine, Row};
@@ -90,12 +91,12 @@ impl Digits {
         Ok(job.epochs(EPOCHS))
     }
 
-    /// State 0 of the job.
+    /// State 0 of the job, to be computed on what `choice` says.
     ///
     /// # Errors
-    /// When the job is for another number of images.
-    pub fn model(self, spec: &JobSpec) -> Result<Model, ModelError> {
-        let network = build(spec.seed, CrossEntropy::new(), |builder| Dense::new(builder, &LAYERS))?;
+    /// When the job is for another number of images, or the device cannot be used.
+    pub fn model(self, spec: &JobSpec, choice: DeviceChoice) -> Result<Model, ModelError> {
+        let network = build_on(choice, spec.seed, CrossEntropy::new(), |builder| Dense::new(builder, &LAYERS))?;
         let fit = Fit::builder(network)
             // The images are decoded already.
             .data(Loader::on_demand(self.training))
@@ -131,7 +132,7 @@ pub fn spec() -> JobSpec {
 /// # Errors
 /// When the job is for another number of images.
 pub fn model(spec: &JobSpec) -> Result<Model, ModelError> {
-    Digits::built_in().model(spec)
+    Digits::built_in().model(spec, DeviceChoice::Cpu)
 }
 
 impl Images {

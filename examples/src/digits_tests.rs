@@ -1,6 +1,7 @@
 //! Tests of the digits job: the gradient against finite differences, the accuracy, and the same bits along several ways.
 
 use sardana::data::Sampler;
+use sardana::device::DeviceChoice;
 use sardana::model::{GradientBuffer, Layout, Sum, TensorSpec, Trainable, WriteMode, probe, restore, save, state_hash};
 use sardana::reference::{advance, train};
 
@@ -97,7 +98,7 @@ fn thirty_epochs_reach_97_percent() {
     assert_eq!(spec.steps, Step::new(690));
     let digits = Digits::built_in();
     assert_eq!((digits.training.len(), digits.held_out.len()), (1_437, 360));
-    let reference = train(&spec, &mut digits.model(&spec).unwrap()).unwrap();
+    let reference = train(&spec, &mut digits.model(&spec, DeviceChoice::Cpu).unwrap()).unwrap();
     let [_, (name, accuracy)] = reference.results.as_slice() else {
         panic!("{:?}", reference.results);
     };
@@ -152,7 +153,7 @@ fn malformed_images_are_refused_with_their_line() {
     let few = Digits::parse(&good.repeat(10), "d.csv").unwrap();
     let other = few.job().unwrap().build();
     assert!(other.is_err(), "a batch of 64 of 8 images");
-    let error = few.model(&spec()).unwrap_err().to_string();
+    let error = few.model(&spec(), DeviceChoice::Cpu).unwrap_err().to_string();
     assert!(error.contains("expected 1437") && error.contains("found 8"), "{error}");
     let missing = format!("{:#}", Digits::read(Path::new("/no/such/digits.csv")).unwrap_err());
     assert!(missing.contains("/no/such/digits.csv"), "{missing}");

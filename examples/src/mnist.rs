@@ -7,13 +7,14 @@ use anyhow::Result;
 use sardana::data::formats::Part;
 use sardana::data::formats::mnist::{self, Mnist};
 use sardana::data::{Array, DataError, Dataset, DatasetExt, Image, Loader};
+use sardana::device::DeviceChoice;
 use sardana::fit::Fit;
 use sardana::job::JobBuilder;
 use sardana::model::ModelError;
 use sardana::optim::Adam;
 use sardana::schedule::Schedule;
 use sardana::{Job, JobSpec};
-use sardana_candle::{CrossEntropy, Net, build};
+use sardana_candle::{CrossEntropy, Net, build_on};
 use tempfile::TempDir;
 
 use crate::digits::{Digits, Images, PIXELS};
@@ -105,25 +106,25 @@ impl Data {
             .epochs(epochs))
     }
 
-    /// State 0 of the job with the dense network 784-128-60-10.
+    /// State 0 of the job with the dense network 784-128-60-10, to be computed on what `choice` says.
     ///
     /// # Errors
-    /// When the files are not there or not whole, or the job is for others.
-    pub fn dense(self, spec: &JobSpec) -> Result<Model<Dense>, ModelError> {
+    /// When the files are not there or not whole, the job is for others, or the device cannot be used.
+    pub fn dense(self, spec: &JobSpec, choice: DeviceChoice) -> Result<Model<Dense>, ModelError> {
         self.fit(
             spec,
-            build(spec.seed, CrossEntropy::new(), |builder| {
+            build_on(choice, spec.seed, CrossEntropy::new(), |builder| {
                 Dense::new(builder, &[SIZE * SIZE, 128, 60, 10])
             })?,
         )
     }
 
-    /// State 0 of the job with the convolutional network.
+    /// State 0 of the job with the convolutional network, to be computed on what `choice` says.
     ///
     /// # Errors
-    /// When the files are not there or not whole, or the job is for others.
-    pub fn cnn(self, spec: &JobSpec) -> Result<Model<Cnn>, ModelError> {
-        self.fit(spec, build(spec.seed, CrossEntropy::new(), Cnn::new)?)
+    /// When the files are not there or not whole, the job is for others, or the device cannot be used.
+    pub fn cnn(self, spec: &JobSpec, choice: DeviceChoice) -> Result<Model<Cnn>, ModelError> {
+        self.fit(spec, build_on(choice, spec.seed, CrossEntropy::new(), Cnn::new)?)
     }
 
     fn fit<M: candle_nn::ModuleT>(&self, spec: &JobSpec, network: Network<M>) -> Result<Model<M>, ModelError> {

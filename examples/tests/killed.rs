@@ -9,6 +9,7 @@ use std::path::Path;
 
 use processes::{Job, Run};
 use sardana::data::formats::{Part, cifar10, mnist};
+use sardana::device::DeviceChoice;
 use sardana_examples::{chars, cifar, diabetes, mnist as digits};
 
 /// An image of so many bytes, in one of ten patterns.
@@ -75,7 +76,7 @@ fn a_dense_network_ends_in_one_state_and_is_refused_on_other_data() {
         threads: 1,
         kills: &[5, 11],
     };
-    mnist.ends_like_the_plain_loop(two, |spec| digits::Data::in_folder(&data).dense(spec));
+    mnist.ends_like_the_plain_loop(two, |spec| digits::Data::in_folder(&data).dense(spec, DeviceChoice::Cpu));
 }
 
 #[test]
@@ -97,7 +98,7 @@ fn a_convolutional_network_ends_in_one_state() {
         threads: 2,
         kills: &[2],
     };
-    mnist.ends_like_the_plain_loop(three, |spec| digits::Data::in_folder(&data).cnn(spec));
+    mnist.ends_like_the_plain_loop(three, |spec| digits::Data::in_folder(&data).cnn(spec, DeviceChoice::Cpu));
 }
 
 #[test]
@@ -121,7 +122,9 @@ fn a_residual_network_ends_in_one_state() {
         threads: 1,
         kills: &[2],
     };
-    cifar.ends_like_the_plain_loop(four, |spec| cifar::Data::in_folder(&data).model(spec, 8, 2));
+    cifar.ends_like_the_plain_loop(four, |spec| {
+        cifar::Data::in_folder(&data).model(spec, 8, 2, DeviceChoice::Cpu)
+    });
 }
 
 #[test]
@@ -145,7 +148,7 @@ fn a_transformer_ends_in_one_state() {
         threads: 2,
         kills: &[2],
     };
-    chars.ends_like_the_plain_loop(two, |spec| chars::Text::read(&text)?.model(spec));
+    chars.ends_like_the_plain_loop(two, |spec| chars::Text::read(&text)?.model(spec, DeviceChoice::Cpu));
 }
 
 #[test]
@@ -177,5 +180,5 @@ fn a_linear_layer_lost_twice_ends_in_one_state() {
         threads: 1,
         kills: &[2, 5, 8],
     };
-    diabetes.ends_like_the_plain_loop(five, |spec| diabetes::Patients::read(&table)?.model(spec));
+    diabetes.ends_like_the_plain_loop(five, |spec| diabetes::Patients::read(&table)?.model(spec, DeviceChoice::Cpu));
 }

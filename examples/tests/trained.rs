@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use sardana::device::DeviceChoice;
 use sardana::fit::{Fit, Network};
 use sardana::model::{ModelError, Trainable};
 use sardana::{JobSpec, Step, local, reference};
@@ -41,21 +42,24 @@ fn result<N: Network>(spec: &JobSpec, mut model: Fit<N>, name: &str) -> f64 {
 fn mnist_ends_in_one_state() {
     let mut spec = short(mnist::Data::from_digits().unwrap().job(1).unwrap(), 2);
     spec.batch = 16;
-    ends_in_one_state(&spec, &[3], |spec| mnist::Data::from_digits()?.cnn(spec));
+    ends_in_one_state(&spec, &[3], |spec| mnist::Data::from_digits()?.cnn(spec, DeviceChoice::Cpu));
 }
 
 #[test]
 fn the_convolutional_network_has_as_many_parameters_as_elsewhere() {
     let data = mnist::Data::from_digits().unwrap();
     let spec = short(data.job(1).unwrap(), 1);
-    assert_eq!(data.cnn(&spec).unwrap().network().trained_values(), 1_199_882);
+    assert_eq!(
+        data.cnn(&spec, DeviceChoice::Cpu).unwrap().network().trained_values(),
+        1_199_882
+    );
 }
 
 #[test]
 fn a_residual_network_ends_in_one_state_and_learns() {
     let mut spec = short(cifar::Data::made(160).unwrap().job(1).unwrap(), 2);
     spec.batch = 32;
-    let build = |spec: &JobSpec| cifar::Data::made(160)?.model(spec, 8, 4);
+    let build = |spec: &JobSpec| cifar::Data::made(160)?.model(spec, 8, 4, DeviceChoice::Cpu);
     ends_in_one_state(&spec, &[2, 3], build);
     spec.steps = Step::new(20);
     let reports = reference::train(&spec, &mut build(&spec).unwrap()).unwrap().reports;
@@ -68,7 +72,13 @@ fn resnet_20_has_as_many_parameters_as_in_its_paper() {
     let data = cifar::Data::made(160).unwrap();
     let spec = short(data.job(1).unwrap(), 1);
     // 0.27 million.
-    assert_eq!(data.model(&spec, 20, 16).unwrap().network().trained_values(), 269_722);
+    assert_eq!(
+        data.model(&spec, 20, 16, DeviceChoice::Cpu)
+            .unwrap()
+            .network()
+            .trained_values(),
+        269_722
+    );
 }
 
 #[test]
@@ -76,9 +86,11 @@ fn a_transformer_ends_in_one_state_and_learns() {
     let text = chars::Text::built_in().unwrap();
     let mut spec = short(text.job(1).unwrap(), 2);
     spec.batch = 8;
-    ends_in_one_state(&spec, &[3], |spec| chars::Text::built_in()?.model(spec));
+    ends_in_one_state(&spec, &[3], |spec| chars::Text::built_in()?.model(spec, DeviceChoice::Cpu));
     spec.steps = Step::new(16);
-    let reports = reference::train(&spec, &mut text.model(&spec).unwrap()).unwrap().reports;
+    let reports = reference::train(&spec, &mut text.model(&spec, DeviceChoice::Cpu).unwrap())
+        .unwrap()
+        .reports;
     let loss = |step: usize| reports[step].sums[0] / reports[step].samples as f64;
     // ln 256 = 5.5 at first; letters' own frequencies are learned at once. The text is this repository's, and changes.
     assert!(loss(0) > 5.4 && loss(15) < 5.1, "from {} to {}", loss(0), loss(15));
@@ -95,7 +107,14 @@ fn a_linear_layer_finds_least_squares() {
         .unwrap()
         .spec()
         .clone();
-    let error = result(&spec, diabetes::Patients::built_in().unwrap().model(&spec).unwrap(), "loss");
+    let error = result(
+        &spec,
+        diabetes::Patients::built_in()
+            .unwrap()
+            .model(&spec, DeviceChoice::Cpu)
+            .unwrap(),
+        "loss",
+    );
     assert!((error - 2_004.518_69).abs() < 0.05, "{error}");
     ends_in_one_state(
         &JobSpec {
@@ -103,7 +122,7 @@ fn a_linear_layer_finds_least_squares() {
             ..spec
         },
         &[1, 2, 3, 4],
-        |spec| diabetes::Patients::built_in()?.model(spec),
+        |spec| diabetes::Patients::built_in()?.model(spec, DeviceChoice::Cpu),
     );
 }
 

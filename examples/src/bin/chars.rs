@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Parser;
+use sardana::device::DeviceChoice;
 use sardana_examples::{chars::Text, showing};
 
 /// Trains a small transformer that predicts the next letter of a text, and says how well it predicts the last tenth of it.
@@ -18,6 +19,9 @@ struct Arguments {
     /// How often each stretch is seen
     #[arg(long, default_value_t = 10)]
     epochs: u64,
+    /// What to compute on: `cuda` is a GPU for each worker, for which this program needs its feature `candle-cuda`; `auto` is that where it can be
+    #[arg(long, value_name = "auto|cpu|cuda|cuda:N")]
+    device: Option<DeviceChoice>,
     /// How many worker processes, unless `sardana run -n` says so
     #[arg(long, short = 'n', default_value_t = 2)]
     workers: u32,
@@ -26,11 +30,12 @@ struct Arguments {
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
     showing::logs();
+    let device = DeviceChoice::said(arguments.device)?;
     let text = match &arguments.data {
         Some(file) => Text::read(file)?,
         None => Text::built_in()?,
     };
     let job = text.job(arguments.epochs)?.workers(arguments.workers).build()?;
-    showing::train(&job, &["loss", "accuracy"], |spec| text.model(spec))?;
+    showing::train_on(&job, device, &["loss", "accuracy"], |spec| text.model(spec, device))?;
     Ok(())
 }

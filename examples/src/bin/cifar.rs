@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Parser;
+use sardana::device::DeviceChoice;
 use sardana_examples::{cifar::Data, showing};
 
 /// Trains a residual network on CIFAR-10, and says how well it tells the kinds of things apart that it has not seen.
@@ -30,6 +31,9 @@ struct Arguments {
     /// How many images are made where there are no files
     #[arg(long, default_value_t = 1_000)]
     made: usize,
+    /// What to compute on: `cuda` is a GPU for each worker, for which this program needs its feature `candle-cuda`; `auto` is that where it can be
+    #[arg(long, value_name = "auto|cpu|cuda|cuda:N")]
+    device: Option<DeviceChoice>,
     /// How many worker processes, unless `sardana run -n` says so
     #[arg(long, short = 'n', default_value_t = 2)]
     workers: u32,
@@ -38,12 +42,15 @@ struct Arguments {
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
     showing::logs();
+    let device = DeviceChoice::said(arguments.device)?;
     let data = match &arguments.data {
         Some(folder) => Data::in_folder(folder),
         None => Data::made(arguments.made)?,
     };
     let job = data.job(arguments.epochs)?.workers(arguments.workers).build()?;
     let Arguments { depth, width, .. } = arguments;
-    showing::train(&job, &["loss", "accuracy"], |spec| data.model(spec, depth, width))?;
+    showing::train_on(&job, device, &["loss", "accuracy"], |spec| {
+        data.model(spec, depth, width, device)
+    })?;
     Ok(())
 }

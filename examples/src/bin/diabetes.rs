@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Parser;
+use sardana::device::DeviceChoice;
 use sardana_examples::diabetes::Patients;
 use sardana_examples::showing;
 
@@ -16,6 +17,9 @@ struct Arguments {
     /// Other data than the built-in ones: a CSV file with names in its first line, and some variables and the target in each after it
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
+    /// What to compute on: `cuda` is a GPU for each worker, for which this program needs its feature `candle-cuda`; `auto` is that where it can be
+    #[arg(long, value_name = "auto|cpu|cuda|cuda:N")]
+    device: Option<DeviceChoice>,
     /// How many worker processes, unless `sardana run -n` says so
     #[arg(long, short = 'n', default_value_t = 2)]
     workers: u32,
@@ -24,11 +28,12 @@ struct Arguments {
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
     showing::logs();
+    let device = DeviceChoice::said(arguments.device)?;
     let patients = match arguments.data {
         Some(file) => Patients::read(&file)?,
         None => Patients::built_in()?,
     };
     let job = patients.job()?.workers(arguments.workers).build()?;
-    showing::train(&job, &["loss", "absolute"], |spec| patients.model(spec))?;
+    showing::train_on(&job, device, &["loss", "absolute"], |spec| patients.model(spec, device))?;
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
+use sardana::device::DeviceChoice;
 use sardana_examples::{mnist::Data, showing};
 
 /// Trains a network that reads handwritten digits of 28 × 28 pixels, and says how well it reads those that it has not seen.
@@ -26,6 +27,9 @@ struct Arguments {
     /// Ends with exit code 1 if it reads a smaller part than this of the held-out images, such as 0.985
     #[arg(long, value_name = "PART")]
     at_least: Option<f64>,
+    /// What to compute on: `cuda` is a GPU for each worker, for which this program needs its feature `candle-cuda`; `auto` is that where it can be
+    #[arg(long, value_name = "auto|cpu|cuda|cuda:N")]
+    device: Option<DeviceChoice>,
     /// How many worker processes, unless `sardana run -n` says so
     #[arg(long, short = 'n', default_value_t = 2)]
     workers: u32,
@@ -42,6 +46,7 @@ enum Network {
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
     showing::logs();
+    let device = DeviceChoice::said(arguments.device)?;
     let data = match &arguments.data {
         Some(folder) => Data::in_folder(folder),
         None => Data::from_digits()?,
@@ -50,8 +55,8 @@ fn main() -> Result<()> {
     let job = data.job(epochs)?.workers(arguments.workers).build()?;
     let metrics = ["loss", "accuracy"];
     let summary = match arguments.network {
-        Network::Dense => showing::train(&job, &metrics, |spec| data.dense(spec))?,
-        Network::Cnn => showing::train(&job, &metrics, |spec| data.cnn(spec))?,
+        Network::Dense => showing::train_on(&job, device, &metrics, |spec| data.dense(spec, device))?,
+        Network::Cnn => showing::train_on(&job, device, &metrics, |spec| data.cnn(spec, device))?,
     };
     showing::check_accuracy(&summary, arguments.at_least)
 }

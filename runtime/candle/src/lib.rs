@@ -12,6 +12,9 @@
 //! (its runtime, cuBLAS, cuRAND, NVRTC), which the program is linked with: it does not start where one of them, or NVIDIA's driver, is missing. **It has not been run on a GPU
 //! yet.**
 //!
+//! In fast order, with the feature `nccl`, gradients can be summed over GPUs where they lie: [`Net::summed_where_they_lie`]. What samples take of the GPU's memory on their way
+//! through a network is not known unless [`Net::sample_memory`] says it.
+//!
 //! The layers here are loops of their own on processors; on a GPU they compute the same by operations of candle, slower than kernels of their own would. No bits are
 //! those of processors, so all workers of a job in exact order compute on GPUs of one kind: with the same model, driver, cuBLAS, version of candle, and kernels of candle,
 //! which depend on the nvcc that the program was built with. A worker tells them (`Network::device`); one whose first update has other bits is refused.

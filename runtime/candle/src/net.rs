@@ -3,6 +3,7 @@
 use std::fmt::{self, Debug};
 use std::marker::PhantomData;
 use std::mem::take;
+use std::sync::Arc;
 
 use candle_core::{DType, Device, Result, Tensor, bail};
 use candle_nn::ModuleT;
@@ -11,12 +12,12 @@ use sardana::device::DeviceChoice;
 #[cfg(feature = "cuda")]
 use sardana::fit::DeviceNetwork;
 use sardana::fit::{Network, Parameter, Role, Values};
-use sardana::model::{DeviceMemory, GradientWriter, ModelError};
+use sardana::model::{DeviceMemory, GradientWriter, ModelError, Summation};
 
 use crate::builder::{Used, Variable};
 use crate::loss::Loss;
 use crate::pass::Statistic;
-use crate::place::Place;
+use crate::place::{Part, Place};
 use crate::{Builder, Pass, Stack};
 
 /// A network that is trained on pairs of an input and a target.
@@ -26,6 +27,10 @@ pub struct Net<M, L, X, Y> {
     variables: Vec<Variable>,
     /// What the variables lie on.
     place: Place,
+    /// Bytes of a GPU's memory that a sample takes on its way through the network.
+    sample_memory: u64,
+    /// By what gradients are summed in fast order, if not by links.
+    summation: Option<Arc<dyn Summation>>,
     pass: Pass,
     samples: PhantomData<fn(X, Y)>,
 }
@@ -102,6 +107,8 @@ where
         loss,
         variables,
         place,
+        sample_memory: 0,
+        summation: None,
         pass,
         samples: PhantomData,
     })
@@ -117,6 +124,31 @@ impl<M: ModuleT, L: Loss, X: Stack, Y: Stack> Net<M, L, X, Y> {
     pub fn trained_values(&self) -> usize {
         let trained = self.variables.iter().filter(|variable| variable.role == Role::Trained);
         trained.map(|variable| variable.value.elem_count()).sum()
+    }
+
+    /// Says how many bytes of a GPU's memory candle takes for one sample on its way through the network and back: of each result that the backward pass needs the values
+    /// and their gradient. Nothing tells that before it is taken, so without this it counts as none; with it a worker whose share of a GPU
+    /// can never hold the largest shard is refused at its hello, and gradients have what is left. No matter where it is computed on processors.
+    #[must_use]
+    pub fn sample_memory(mut self, bytes: u64) -> Self {
+        self.sample_memory = bytes;
+        self
+    }
+
+    /// Has gradients summed over GPUs where they lie, by NCCL, in a job in fast order: with the feature `nccl`. NCCL is looked for when the first generation is formed;
+    /// where it is missing, or two workers share a GPU, their links sum.
+    ///
+    /// # Errors
+    /// When its tensors lie on no GPU, or this program is built without the feature.
+    pub fn summed_where_they_lie(mut self) -> Result<Self> {
+        let Some(summation) = self.place.summation() else {
+            bail!(
+                "expected a GPU, and a program with the feature `nccl` of sardana-candle, for sums by NCCL; found {}",
+                self.place.describe()
+            );
+        };
+        self.summation = Some(summation);
+        Ok(self)
     }
 
     /// What candle computes it on.
@@ -171,28 +203,28 @@ impl<M: ModuleT, L: Loss, X: Stack, Y: Stack> Net<M, L, X, Y> {
     ) -> std::result::Result<(), ModelError> {
         let gradients = loss.backward()?;
         let mut told = Told::new(self.variables.len(), told)?;
+        let mut parts = Vec::with_capacity(self.variables.len());
         for (tensor, variable) in self.variables.iter().enumerate() {
-            if variable.role != Role::Trained {
-                let told = told.sum(tensor, variable, samples)?;
-                self.place.write_here(tensor, &told, out)?;
-                continue;
-            }
-            let Some(gradient) = gradients.get(&variable.value) else {
-                if variable.used == Used::Perhaps {
-                    self.place.write_zeros(tensor, variable.value.elem_count(), out)?;
-                    continue;
+            parts.push(if variable.role == Role::Trained {
+                match gradients.get(&variable.value) {
+                    Some(gradient) => Part::Computed(gradient.contiguous()?),
+                    None if variable.used == Used::Perhaps => Part::Zeros(variable.value.elem_count()),
+                    None => return Err(unused(variable).into()),
                 }
-                return Err(format!(
-                    "expected the loss to depend on `{}`, found no gradient for it: it is not used, or something between has no gradient \
-                     (candle's own LayerNorm, RmsNorm and softmax_last_dim have none: see sardana_candle::layers)",
-                    variable.name
-                )
-                .into());
-            };
-            self.place.write(tensor, gradient, out)?;
+            } else {
+                Part::Told(told.sum(tensor, variable, samples)?)
+            });
         }
-        Ok(())
+        self.place.write(&parts, out)
     }
+}
+
+fn unused(variable: &Variable) -> String {
+    format!(
+        "expected the loss to depend on `{}`, found no gradient for it: it is not used, or something between has no gradient (candle's own LayerNorm, RmsNorm \
+         and softmax_last_dim have none: see sardana_candle::layers)",
+        variable.name
+    )
 }
 
 /// What a batch has come to.
@@ -265,8 +297,12 @@ impl<M: ModuleT, L: Loss, X: Stack + Send, Y: Stack + Send> Network for Net<M, L
         self.place.describe()
     }
 
-    fn device_memory(&self, _samples: usize) -> Option<DeviceMemory> {
-        self.place.memory()
+    fn device_memory(&self, samples: usize) -> Option<DeviceMemory> {
+        self.place.memory(self.sample_memory.saturating_mul(samples as u64))
+    }
+
+    fn summation(&self) -> Option<Arc<dyn Summation>> {
+        self.summation.clone()
     }
 
     fn gradient(

@@ -2,7 +2,7 @@
 //! tensor is done in the order in which it was, and nothing waits. Must not know what tensors are for.
 
 use std::cell::RefCell;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use candle_core::backend::BackendStorage;
@@ -10,12 +10,16 @@ use candle_core::cuda_backend::cudarc::driver::CudaStream;
 use candle_core::cuda_backend::{
     kernels, set_gemm_reduced_precision_bf16, set_gemm_reduced_precision_f16, set_gemm_reduced_precision_f32,
 };
-use candle_core::{CpuStorage, CudaStorage, DType, Error, InplaceOp1, Layout, Result, Storage, Tensor, Var, bail};
+use candle_core::{CpuStorage, CudaStorage, DType, Error, InplaceOp1, Layout, Result, Storage, Var, bail};
 use sardana::fit::{DeviceChange, DeviceNetwork, Values};
 use sardana::model::{DeviceMemory, GradientWriter, ModelError};
 use sardana_cuda::device::{Device, DeviceError, DeviceTensor, Moment, Stream, Transfer, View, ViewMut};
 use sardana_cuda::driver::Driver;
 use sardana_cuda::gradient::WriteOnDevice;
+#[cfg(feature = "nccl")]
+use {sardana::model::Summation, sardana_cuda::summation::SumsByNccl};
+
+use crate::place::Part;
 
 /// All is done in order.
 const ON: Stream = Stream::Compute;
@@ -78,48 +82,46 @@ impl Gpu {
         &self.description
     }
 
-    /// What is known of its memory. What candle takes for samples is not: nothing tells before it is taken.
-    pub(crate) fn memory(&self) -> DeviceMemory {
+    /// What it takes of its memory: values, their gradients, and so many bytes for what passes through the network.
+    pub(crate) fn memory(&self, passes: u64) -> DeviceMemory {
         let elements: usize = self.values.iter().map(|value| value.elem_count()).sum();
-        // Values and their gradients.
-        self.device.worker_memory((2 * elements * size_of::<f32>()) as u64)
+        let values = (2 * elements * size_of::<f32>()) as u64;
+        self.device.worker_memory(values.saturating_add(passes))
     }
 
-    /// Writes a gradient, a contiguous f32 tensor, from where it lies. It may be let go at once: that is done in the stream's order.
-    pub(crate) fn write(
-        &self,
-        tensor: usize,
-        gradient: &Tensor,
-        out: &mut GradientWriter<'_>,
-    ) -> std::result::Result<(), ModelError> {
-        let (storage, layout) = gradient.storage_and_layout();
-        let Storage::Cuda(storage) = &*storage else {
-            return Err(elsewhere(gradient).into());
-        };
-        let view: View<'_, f32> = View::beside(&self.device, storage.as_cuda_slice()?, lying(layout)?)?;
-        Ok(out.write_device(tensor, &view)?)
+    /// Sums over GPUs by NCCL.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn summation(&self) -> Arc<dyn Summation> {
+        SumsByNccl::new(&self.device)
     }
 
-    /// The same of values that were found on the host, so that all of a gradient lies in one place.
-    pub(crate) fn write_here(
-        &self,
-        tensor: usize,
-        values: &[f32],
-        out: &mut GradientWriter<'_>,
-    ) -> std::result::Result<(), ModelError> {
-        let there = DeviceTensor::from_slice(&self.device, ON, values)?;
-        Ok(out.write_device(tensor, &there.view())?)
+    /// Writes a gradient, of one part for each tensor, from where candle has computed it, by a launch for all. What was found on the host goes there first, so
+    /// that all lies in one place. What candle has made may be let go at once: that is done in the stream's order.
+    pub(crate) fn write(&self, parts: &[Part], out: &mut GradientWriter<'_>) -> std::result::Result<(), ModelError> {
+        let there = parts
+            .iter()
+            .map(|part| self.there(part))
+            .collect::<std::result::Result<Vec<_>, _>>()?;
+        let views = there
+            .iter()
+            .map(|part| part.view(&self.device))
+            .collect::<std::result::Result<Vec<_>, _>>()?;
+        let tensors: Vec<_> = views.into_iter().enumerate().collect();
+        Ok(out.write_all_on_device(&tensors)?)
     }
 
-    /// The same of so many zeros.
-    pub(crate) fn write_zeros(
+    fn there<'a>(
         &self,
-        tensor: usize,
-        count: usize,
-        out: &mut GradientWriter<'_>,
-    ) -> std::result::Result<(), ModelError> {
-        let there = DeviceTensor::<f32>::zeros(&self.device, ON, count)?;
-        Ok(out.write_device(tensor, &there.view())?)
+        part: &'a Part,
+    ) -> std::result::Result<There<'a, impl Deref<Target = Storage> + use<'a>>, ModelError> {
+        Ok(match part {
+            Part::Computed(gradient) => {
+                let (storage, layout) = gradient.storage_and_layout();
+                There::Candles(storage, layout)
+            }
+            Part::Told(values) => There::Ours(DeviceTensor::from_slice(&self.device, ON, values)?),
+            Part::Zeros(count) => There::Ours(DeviceTensor::zeros(&self.device, ON, *count)?),
+        })
     }
 
     /// The values at this boundary, for any thread. What keeps them from being read is said when they are.
@@ -183,11 +185,34 @@ fn lying(layout: &Layout) -> Result<Range<usize>> {
     }
 }
 
-fn elsewhere(tensor: &Tensor) -> String {
+fn elsewhere(found: &Storage) -> String {
     format!(
         "expected all tensors of the network on its GPU, found one on {:?}: make those that are not asked of the builder on `Builder::device`",
-        tensor.device().location()
+        found.device().location()
     )
+}
+
+/// A part of a gradient that lies on the GPU.
+enum There<'a, S> {
+    Candles(S, &'a Layout),
+    Ours(DeviceTensor<f32>),
+}
+
+impl<S: Deref<Target = Storage>> There<'_, S> {
+    fn view<'a>(&'a self, device: &'a Device) -> std::result::Result<View<'a, f32>, ModelError> {
+        match self {
+            Self::Candles(storage, layout) => seen(device, storage, layout),
+            Self::Ours(tensor) => Ok(tensor.view()),
+        }
+    }
+}
+
+/// A contiguous f32 tensor of candle, where it lies.
+fn seen<'a>(device: &'a Device, storage: &'a Storage, layout: &Layout) -> std::result::Result<View<'a, f32>, ModelError> {
+    let Storage::Cuda(there) = storage else {
+        return Err(elsewhere(storage).into());
+    };
+    Ok(View::beside(device, there.as_cuda_slice()?, lying(layout)?)?)
 }
 
 /// The values at one boundary.
@@ -203,10 +228,7 @@ impl Values for Lent {
         let mut values = vec![0.0; tensor.elem_count()];
         {
             let (storage, layout) = tensor.storage_and_layout();
-            let Storage::Cuda(storage) = &*storage else {
-                return Err(elsewhere(tensor).into());
-            };
-            let view = View::beside(device, storage.as_cuda_slice()?, lying(layout)?)?;
+            let view = seen(device, &storage, layout)?;
             let mut transfer = locked(transfer);
             device.wait(Stream::Copies, self.ready.as_ref().map_err(Clone::clone)?)?;
             transfer.down(&view, &mut values)?;

@@ -6,11 +6,20 @@ use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Storage, Tensor, Var, 
 use sardana::fit::Values;
 use sardana::model::{GradientWriter, ModelError};
 
-/// Writes a gradient, a contiguous f32 tensor.
-pub(crate) fn write(tensor: usize, gradient: &Tensor, out: &mut GradientWriter<'_>) -> std::result::Result<(), ModelError> {
-    let mut written = Ok(());
-    see(gradient, &mut |values| written = out.write_f32(tensor, values))?;
-    Ok(written?)
+use crate::place::Part;
+
+/// Writes a gradient, of one part for each tensor.
+pub(crate) fn write(parts: &[Part], out: &mut GradientWriter<'_>) -> std::result::Result<(), ModelError> {
+    for (tensor, part) in parts.iter().enumerate() {
+        let mut written = Ok(());
+        match part {
+            Part::Computed(gradient) => see(gradient, &mut |values| written = out.write_f32(tensor, values))?,
+            Part::Told(values) => written = out.write_f32(tensor, values),
+            Part::Zeros(count) => written = out.write_f32(tensor, &vec![0.0; *count]),
+        }
+        written?;
+    }
+    Ok(())
 }
 
 /// Lets `change` change a tensor where it lies.

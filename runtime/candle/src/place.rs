@@ -1,9 +1,11 @@
 //! Where a network's tensors lie, and what computes with them: processors, or with the feature `cuda` a GPU. Must not know what they are for.
 
+use std::sync::Arc;
+
 use candle_core::{Device, Error, Result, Tensor, Var, bail};
 use sardana::device::DeviceChoice;
 use sardana::fit::Values;
-use sardana::model::{DeviceMemory, GradientWriter, ModelError};
+use sardana::model::{DeviceMemory, GradientWriter, ModelError, Summation};
 
 use crate::on_host;
 
@@ -22,6 +24,17 @@ pub(crate) enum Place {
     /// In a GPU's.
     #[cfg(feature = "cuda")]
     Gpu(Box<Gpu>),
+}
+
+/// What a gradient is of one tensor.
+#[derive(Debug)]
+pub(crate) enum Part {
+    /// Candle has computed it, contiguous, where the network's tensors lie.
+    Computed(Tensor),
+    /// It was found in the host's memory.
+    Told(Vec<f32>),
+    /// So many zeros.
+    Zeros(usize),
 }
 
 impl Place {
@@ -67,59 +80,36 @@ impl Place {
         }
     }
 
-    /// As [`Network::device_memory`](sardana::fit::Network::device_memory) says.
-    pub(crate) fn memory(&self) -> Option<DeviceMemory> {
+    /// As [`Network::device_memory`](sardana::fit::Network::device_memory) says; so many bytes are for what passes through the network.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        expect(unused_variables, reason = "the host's memory is not counted here")
+    )]
+    pub(crate) fn memory(&self, passes: u64) -> Option<DeviceMemory> {
         match self {
             Self::Host(_) => None,
             #[cfg(feature = "cuda")]
-            Self::Gpu(gpu) => Some(gpu.memory()),
+            Self::Gpu(gpu) => Some(gpu.memory(passes)),
         }
     }
 
-    /// Writes the gradient of tensor number `tensor`, which candle has computed there.
-    pub(crate) fn write(
-        &self,
-        tensor: usize,
-        gradient: &Tensor,
-        out: &mut GradientWriter<'_>,
-    ) -> std::result::Result<(), ModelError> {
-        let gradient = gradient.contiguous()?;
+    /// What can sum gradients where they lie there, if anything can.
+    pub(crate) fn summation(&self) -> Option<Arc<dyn Summation>> {
         match self {
-            Self::Host(_) => on_host::write(tensor, &gradient, out),
-            #[cfg(feature = "cuda")]
-            Self::Gpu(gpu) => gpu.write(tensor, &gradient, out),
+            Self::Host(_) => None,
+            #[cfg(all(feature = "cuda", feature = "nccl"))]
+            Self::Gpu(gpu) => Some(gpu.summation()),
+            #[cfg(all(feature = "cuda", not(feature = "nccl")))]
+            Self::Gpu(_) => None,
         }
     }
 
-    /// Writes what was found for a tensor in the host's memory.
-    pub(crate) fn write_here(
-        &self,
-        tensor: usize,
-        values: &[f32],
-        out: &mut GradientWriter<'_>,
-    ) -> std::result::Result<(), ModelError> {
+    /// Writes a gradient, of one part for each tensor.
+    pub(crate) fn write(&self, parts: &[Part], out: &mut GradientWriter<'_>) -> std::result::Result<(), ModelError> {
         match self {
-            Self::Host(_) => Ok(out.write_f32(tensor, values)?),
+            Self::Host(_) => on_host::write(parts, out),
             #[cfg(feature = "cuda")]
-            Self::Gpu(gpu) => gpu.write_here(tensor, values, out),
-        }
-    }
-
-    /// Writes zeros as the gradient of a tensor of `count` values.
-    #[cfg_attr(
-        not(feature = "cuda"),
-        expect(unused_variables, reason = "a writer on the host knows how many there are")
-    )]
-    pub(crate) fn write_zeros(
-        &self,
-        tensor: usize,
-        count: usize,
-        out: &mut GradientWriter<'_>,
-    ) -> std::result::Result<(), ModelError> {
-        match self {
-            Self::Host(_) => Ok(out.fill_f32(tensor, |_| ())?),
-            #[cfg(feature = "cuda")]
-            Self::Gpu(gpu) => gpu.write_zeros(tensor, count, out),
+            Self::Gpu(gpu) => gpu.write(parts, out),
         }
     }
 
@@ -182,7 +172,7 @@ mod tests {
     fn processors_need_nothing() {
         let place = Place::of(DeviceChoice::Cpu).unwrap();
         assert!(place.candle().is_cpu());
-        assert_eq!((&*place.describe(), place.memory()), ("cpu", None));
+        assert_eq!((&*place.describe(), place.memory(1 << 20)), ("cpu", None));
     }
 
     #[test]

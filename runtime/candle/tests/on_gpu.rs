@@ -152,6 +152,29 @@ fn a_gradient_has_the_same_bits_again_and_nearly_those_of_processors() {
 }
 
 #[test]
+fn what_samples_take_on_their_way_counts_as_memory_that_it_must_have() {
+    if is_skipped() {
+        return;
+    }
+    let without = network(GPU).device_memory(1_000).unwrap();
+    let with = network(GPU).sample_memory(4_096);
+    let more = with.device_memory(1_000).unwrap();
+    assert_eq!(more.needed - without.needed, 4_096_000);
+    assert_eq!(with.device_memory(usize::MAX).unwrap().needed, u64::MAX);
+}
+
+#[cfg(feature = "nccl")]
+#[test]
+fn sums_by_nccl_are_offered_where_they_are_asked_for() {
+    if is_skipped() {
+        return;
+    }
+    assert!(network(GPU).summation().is_none());
+    let asked = network(GPU).summed_where_they_lie().unwrap();
+    assert_eq!(asked.summation().unwrap().name(), "NCCL");
+}
+
+#[test]
 fn values_are_changed_where_they_lie_and_seen_by_another_thread() {
     if is_skipped() {
         return;
