@@ -1,7 +1,8 @@
 //! Memory that other processes of this host can read where it lies: what is shown to them is not copied for them first.
 //!
 //! Its owner has the only writable mapping there will ever be (the memory is sealed), and writes no byte that another process may be reading: whatever
-//! shows pages notes who reads them, and how it is known that they have been read. A reader that neither goes on nor ends keeps what it was shown: the
+//! shows pages notes who reads them, and how it is known that they have been read. A transport of the owner's process, which may have to send bytes again,
+//! [holds](InPlace::held) their pages instead. A reader that neither goes on nor ends keeps what it was shown: the
 //! owner then takes other pages, and these are gone with their last mapping.
 
 #![expect(
@@ -13,9 +14,11 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
+use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use memmap2::{Mmap, MmapOptions, MmapRaw};
 use sardana_protocol::limits::MAX_GRADIENT_BYTES;
 
@@ -37,6 +40,13 @@ pub(crate) struct SeenPages(Mmap);
 pub struct InPlace<'a> {
     bytes: &'a [u8],
     pages: Option<&'a Arc<Pages>>,
+}
+
+/// Bytes in pages, which are held meanwhile.
+struct Held {
+    pages: Arc<Pages>,
+    at: usize,
+    bytes: usize,
 }
 
 /// What reads pages that it was shown.
@@ -115,11 +125,12 @@ impl Pages {
         }
     }
 
-    /// Whether another process may still read what it was shown.
-    pub(crate) fn are_read(&self) -> bool {
+    /// Whether something may still read what it was shown: another process, or a transport of this one that holds them.
+    pub(crate) fn are_read(self: &mut Arc<Self>) -> bool {
+        let is_held = Arc::get_mut(self).is_none();
         let mut readers = self.readers();
         readers.retain(|reading| !reading.is_over());
-        !readers.is_empty()
+        is_held || !readers.is_empty()
     }
 
     fn readers(&self) -> MutexGuard<'_, Vec<Reading>> {
@@ -168,6 +179,13 @@ pub(crate) fn is_blind() -> bool {
     BLIND.load(Ordering::Relaxed)
 }
 
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: they lie within the pages, of which this is an owner; nobody writes what has been shown in place before all who hold the pages have let go of them.
+        unsafe { slice::from_raw_parts(self.pages.start().add(self.at), self.bytes) }
+    }
+}
+
 impl Deref for SeenPages {
     type Target = [u8];
 
@@ -186,6 +204,16 @@ impl<'a> InPlace<'a> {
     #[must_use]
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
+    }
+
+    /// The same bytes without a lifetime, if they lie in pages: these are held until the last clone is dropped, and their owner does not write them before.
+    pub(crate) fn held(&self) -> Option<Bytes> {
+        let (pages, at) = self.place()?;
+        Some(Bytes::from_owner(Held {
+            pages: Arc::clone(pages),
+            at,
+            bytes: self.bytes.len(),
+        }))
     }
 
     /// The pages in which they lie, and where.

@@ -64,7 +64,7 @@ impl Room {
         }
     }
 
-    /// From now on no other process reads it, so that it may be written: where one may, what it was shown is left to it, and the bytes move.
+    /// From now on nothing else reads it, so that it may be written: where another process or a transport may, what it was shown is left to it, and the bytes move.
     pub(super) fn reclaim(&mut self) {
         let Self::Pages(pages) = self else { return };
         if !pages.are_read() {

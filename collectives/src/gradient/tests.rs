@@ -292,6 +292,35 @@ fn a_gradient_that_is_read_is_not_written() {
 }
 
 #[test]
+fn what_a_transport_holds_is_not_written_again_and_what_it_has_let_go_of_is() {
+    let layout = Layout::new(vec![TensorSpec::new("a", Dtype::F32, &[CHUNK_BYTES / 2])], 0).unwrap();
+    let mut buffer = GradientBuffer::in_pages(&layout);
+    let mut held = Vec::new();
+    let mut places = Vec::new();
+    for step in 1..=4_u8 {
+        let mut writer = buffer.writer(&layout, WriteMode::Store);
+        writer.write_f32(0, &vec![f32::from(step); CHUNK_BYTES / 2]).unwrap();
+        writer.samples(1).unwrap();
+        writer.finish().unwrap();
+        let view = buffer.complete();
+        let chunk = view.chunk_in_place(0).now_or_never().unwrap().unwrap();
+        places.push(chunk.bytes().as_ptr());
+        // As if the last two were acknowledged at once.
+        if step <= 2 {
+            held.push((f32::from(step), chunk.held().unwrap(), chunk.bytes().as_ptr()));
+        }
+    }
+    for (value, bytes, place) in held {
+        assert_eq!(bytes.as_ptr(), place, "they are not copied");
+        assert!(bytes.chunks(4).all(|four| four == value.to_le_bytes()), "{value}");
+    }
+    let [first, second, third, fourth] = places[..] else {
+        unreachable!("there are four steps")
+    };
+    assert!(first != second && second != third && third == fourth, "{places:?}");
+}
+
+#[test]
 fn a_sum_is_read_while_it_fills() {
     let tensors = vec![TensorSpec::new("a", Dtype::F32, &[100_000])];
     let layout = Layout::new(tensors, 0).unwrap();

@@ -23,7 +23,7 @@ impl Meter {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
-    /// How many of them this end has sent without a copy: the other end reads them where they lie.
+    /// How many of them this end has sent without a copy: the other end, or QUIC, reads them where they lie.
     #[must_use]
     pub fn bytes_in_place(&self) -> u64 {
         self.0.in_place.load(Ordering::Relaxed)

@@ -227,8 +227,8 @@ impl LinkSender {
         Ok(())
     }
 
-    /// Sends one frame, whose payload is these bytes: the other end reads them where they lie, if it can, and they are copied otherwise. Calls `halfway`, if
-    /// there is one, as [`Self::send_in_halves`] does.
+    /// Sends one frame, whose payload is these bytes: the other end, or QUIC, reads them where they lie, if it can, and they are copied otherwise. Calls `halfway`,
+    /// if there is one, as [`Self::send_in_halves`] does.
     ///
     /// # Errors
     /// See [`LinkError`].
@@ -238,20 +238,27 @@ impl LinkSender {
         payload: InPlace<'_>,
         halfway: Option<impl FnOnce()>,
     ) -> Result<(), LinkError> {
-        #[cfg(target_os = "linux")]
-        if let SendingEnd::SharedMemory(sender) = &mut self.end {
-            let in_place = sender.send_in_place(header, payload, || halfway.map_or((), |halfway| halfway()));
-            if in_place.await? {
-                self.meter.in_place(payload.bytes().len());
+        let in_place = match &mut self.end {
+            SendingEnd::Quic(sender) => sender.send_in_place(header, payload, halfway).await?,
+            // The other end has a payload until the next one comes: so what it was given could not be written again where it lies.
+            SendingEnd::InProcess(sender) => {
+                if let Some(halfway) = halfway {
+                    halfway();
+                }
+                let copy = |out: &mut [u8]| out.copy_from_slice(payload.bytes());
+                sender.send(header, copy).await.map(|()| false)?
             }
-            self.meter.passed(header);
-            return Ok(());
+            #[cfg(target_os = "linux")]
+            SendingEnd::SharedMemory(sender) => {
+                let halfway = || halfway.map_or((), |halfway| halfway());
+                sender.send_in_place(header, payload, halfway).await?
+            }
+        };
+        if in_place {
+            self.meter.in_place(payload.bytes().len());
         }
-        let copy = |out: &mut [u8]| out.copy_from_slice(payload.bytes());
-        match halfway {
-            Some(halfway) => self.send_in_halves(header, copy, halfway).await,
-            None => self.send(header, copy).await,
-        }
+        self.meter.passed(header);
+        Ok(())
     }
 
     /// Says that the link ends well after what has been sent. Nothing may be sent afterwards.

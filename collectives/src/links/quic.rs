@@ -10,6 +10,7 @@ use super::frame::{FrameHeader, HEADER_BYTES};
 use super::pool::Pool;
 use super::{LinkError, ended};
 use crate::limits::RUNS_AT_ONCE;
+use crate::pages::InPlace;
 
 /// The code of a stream that was given up.
 const ABORTED: VarInt = VarInt::from_u32(1);
@@ -19,6 +20,8 @@ const ABORTED: VarInt = VarInt::from_u32(1);
 pub struct QuicSender {
     stream: SendStream,
     frames: Pool,
+    /// Headers of frames whose payloads lie elsewhere.
+    headers: Pool,
     finished: bool,
 }
 
@@ -35,13 +38,14 @@ impl QuicSender {
         Self {
             stream,
             frames: Pool::default(),
+            headers: Pool::default(),
             finished: false,
         }
     }
 
     pub(super) async fn send(&mut self, header: &FrameHeader, fill: impl FnOnce(&mut [u8])) -> Result<(), LinkError> {
         let frame = self.frame(header, fill);
-        self.write(frame).await
+        self.write(&mut [frame]).await
     }
 
     pub(super) async fn send_in_halves(
@@ -52,9 +56,37 @@ impl QuicSender {
     ) -> Result<(), LinkError> {
         let mut frame = self.frame(header, fill);
         let second = frame.split_off(HEADER_BYTES + header.payload_bytes as usize / 2);
-        self.write(frame).await?;
+        self.write(&mut [frame]).await?;
         halfway();
-        self.write(second).await
+        self.write(&mut [second]).await
+    }
+
+    /// Sends a frame whose payload is these bytes, from where they lie if that is in pages: these are held until the peer has acknowledged them. Whether they are.
+    pub(super) async fn send_in_place(
+        &mut self,
+        header: &FrameHeader,
+        payload: InPlace<'_>,
+        halfway: Option<impl FnOnce()>,
+    ) -> Result<bool, LinkError> {
+        let copy = |out: &mut [u8]| out.copy_from_slice(payload.bytes());
+        match (payload.held(), halfway) {
+            (None, None) => self.send(header, copy).await?,
+            (None, Some(halfway)) => self.send_in_halves(header, copy, halfway).await?,
+            (Some(held), None) => {
+                let head = self.header(header);
+                self.write(&mut [head, held]).await?;
+                return Ok(true);
+            }
+            (Some(mut second), Some(halfway)) => {
+                let first = second.split_to(second.len() / 2);
+                let head = self.header(header);
+                self.write(&mut [head, first]).await?;
+                halfway();
+                self.write(&mut [second]).await?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Header and payload in one memory: so no header has any of its own.
@@ -66,8 +98,13 @@ impl QuicSender {
         })
     }
 
-    async fn write(&mut self, part: Bytes) -> Result<(), LinkError> {
-        self.stream.write_chunk(part).await.map_err(|error| match error {
+    fn header(&mut self, header: &FrameHeader) -> Bytes {
+        self.headers
+            .filled(HEADER_BYTES, |bytes| bytes.copy_from_slice(&header.encode()))
+    }
+
+    async fn write(&mut self, parts: &mut [Bytes]) -> Result<(), LinkError> {
+        self.stream.write_all_chunks(parts).await.map_err(|error| match error {
             WriteError::Stopped(_) => LinkError::Refused,
             WriteError::ConnectionLost(source) => LinkError::Lost(source),
             WriteError::ClosedStream | WriteError::ZeroRttRejected => LinkError::Closed,
@@ -79,6 +116,7 @@ impl QuicSender {
         self.finished = self.stream.finish().is_ok() || self.finished;
         // Nothing is written there any more.
         self.frames = Pool::default();
+        self.headers = Pool::default();
     }
 
     pub(super) async fn delivered(&mut self) {
