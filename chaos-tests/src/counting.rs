@@ -9,6 +9,12 @@ use crate::journal::Journal;
 use crate::setup::Setup;
 use crate::trial::{Ended, Trial, members_of};
 
+/// Faults that come so, too, where a gradient has several chunks: all but the last are passed on before it is counted.
+const IN_CHUNKS: [&str; 3] = ["before-pass", "while-passing", "after-pass"];
+
+/// A gradient of so many bytes is one chunk.
+const CHUNK_BYTES: usize = 128 << 10;
+
 /// Faults at which another thread may be between a gradient's line in the journal and its count: then the journal has one more.
 const BESIDE_TRAINING: [&str; 10] = [
     "halt",
@@ -139,7 +145,11 @@ impl Trial {
     /// Of so many gradients the process may have ended between the line in the journal and the count.
     fn may_be_cut_off(&self, ended: &Ended) -> u64 {
         let name = |fault: &str| fault.split(['#', '@']).next().map(str::to_owned).unwrap_or_default();
-        let beside = |fault: &&String| BESIDE_TRAINING.contains(&name(fault).as_str());
+        let in_chunks = self.setup.elements * size_of::<f32>() > CHUNK_BYTES;
+        let beside = |fault: &&String| {
+            let point = name(fault);
+            BESIDE_TRAINING.contains(&point.as_str()) || (in_chunks && IN_CHUNKS.contains(&point.as_str()))
+        };
         u64::from(ended.kills + ended.stops) + self.armed().iter().filter(beside).count() as u64
     }
 

@@ -278,7 +278,9 @@ async fn run(seed: u64) -> Result<Fired> {
         .may_not_fire()
         .replay(replay);
     let ended = trial.run(&[Place::Pace], |hands, event| schedule.watch(hands, event)).await?;
-    let verdict = trial.judge(&ended)?;
+    // The plain loop takes a while, and this thread has another seed's coordinator as well.
+    let judging = tokio::task::spawn_blocking(move || trial.judge(&ended).map(|verdict| (verdict, trial, ended)));
+    let (verdict, trial, ended) = judging.await??;
     trial.demand(&ended, schedule.planned.is_empty(), "all that was planned was done")?;
     println!(
         "seed {seed}: {} processes, {} killed, {} stopped, {} fault points met, {} gradients computed again{}",

@@ -120,8 +120,10 @@ impl QuicSender {
     }
 
     pub(super) async fn delivered(&mut self) {
-        // However it ends, there is nothing more to wait for.
-        let _ = self.stream.stopped().await;
+        // However it ends, there is nothing more to wait for. Of a connection that is lost nothing is ever acknowledged: what is held for it is let go of.
+        if self.stream.stopped().await.is_err() {
+            let _ = self.stream.reset(ABORTED);
+        }
     }
 }
 
