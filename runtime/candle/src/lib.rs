@@ -40,6 +40,7 @@ mod net;
 #[cfg(feature = "cuda")]
 mod on_gpu;
 mod on_host;
+mod part;
 pub mod pass;
 mod place;
 mod stack;

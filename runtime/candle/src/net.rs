@@ -16,8 +16,9 @@ use sardana::model::{DeviceMemory, GradientWriter, ModelError, Summation};
 
 use crate::builder::{Used, Variable};
 use crate::loss::Loss;
+use crate::part::Part;
 use crate::pass::Statistic;
-use crate::place::{Part, Place};
+use crate::place::Place;
 use crate::{Builder, Pass, Stack};
 
 /// A network that is trained on pairs of an input and a target.

@@ -19,7 +19,7 @@ use sardana_cuda::gradient::WriteOnDevice;
 #[cfg(feature = "nccl")]
 use {sardana::model::Summation, sardana_cuda::summation::SumsByNccl};
 
-use crate::place::Part;
+use crate::part::Part;
 
 /// All is done in order.
 const ON: Stream = Stream::Compute;

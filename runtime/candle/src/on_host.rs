@@ -6,7 +6,7 @@ use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Storage, Tensor, Var, 
 use sardana::fit::Values;
 use sardana::model::{GradientWriter, ModelError};
 
-use crate::place::Part;
+use crate::part::Part;
 
 /// Writes a gradient, of one part for each tensor.
 pub(crate) fn write(parts: &[Part], out: &mut GradientWriter<'_>) -> std::result::Result<(), ModelError> {

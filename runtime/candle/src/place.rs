@@ -8,6 +8,7 @@ use sardana::fit::Values;
 use sardana::model::{DeviceMemory, GradientWriter, ModelError, Summation};
 
 use crate::on_host;
+use crate::part::Part;
 
 #[cfg(feature = "cuda")]
 use crate::on_gpu::Gpu;
@@ -24,17 +25,6 @@ pub(crate) enum Place {
     /// In a GPU's.
     #[cfg(feature = "cuda")]
     Gpu(Box<Gpu>),
-}
-
-/// What a gradient is of one tensor.
-#[derive(Debug)]
-pub(crate) enum Part {
-    /// Candle has computed it, contiguous, where the network's tensors lie.
-    Computed(Tensor),
-    /// It was found in the host's memory.
-    Told(Vec<f32>),
-    /// So many zeros.
-    Zeros(usize),
 }
 
 impl Place {
