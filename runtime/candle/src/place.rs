@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use candle_core::{Device, Error, Result, Tensor, Var, bail};
+use candle_core::{Device, Error, Result, Var, bail};
 use sardana::device::DeviceChoice;
 use sardana::fit::Values;
 use sardana::model::{DeviceMemory, GradientWriter, ModelError, Summation};
