@@ -349,6 +349,10 @@ pub const SNAPSHOT_DOUBLINGS: u32 = 6;
 /// apply a sum leave it no way to come closer.
 pub const CATCH_UP_PATIENCE: Duration = Duration::from_secs(20);
 
+/// The same where all members leave: a joiner has to have the state before they go (`LEAVE_GRACE`), so that they wait for it in time.
+pub const LEAVERS_CATCH_UP_PATIENCE: Duration = Duration::from_secs(5);
+const _: () = assert!(2 * LEAVERS_CATCH_UP_PATIENCE.as_millis() <= LEAVE_GRACE.as_millis());
+
 /// How long the last holder of the state waits for a joiner before it leaves anyway, and the state with it. The shortest notice of
 /// a cloud is 30 s; this leaves time to end.
 pub const LEAVE_GRACE: Duration = Duration::from_secs(20);

@@ -299,7 +299,12 @@ impl Roster {
     }
 
     pub(super) fn are_some_leaving(&self) -> bool {
-        !self.leaving.is_empty()
+        self.are_leaving(1)
+    }
+
+    /// Whether at least so many leave; without a look at any.
+    pub(super) fn are_leaving(&self, least: usize) -> bool {
+        self.leaving.len() >= least
     }
 
     fn count(&mut self, record: &Record) {

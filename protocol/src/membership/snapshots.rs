@@ -8,7 +8,7 @@ use super::formation::Formation;
 use super::roster::Place;
 use super::{JobEvent, Loss, Membership, Phase, Record, Stop, WorkerEvent};
 use crate::holders::{Disagreement, Taken};
-use crate::limits::{MAX_COPY_ATTEMPTS, MAX_WORKERS};
+use crate::limits::{CATCH_UP_PATIENCE, LEAVERS_CATCH_UP_PATIENCE, MAX_COPY_ATTEMPTS, MAX_WORKERS};
 use crate::messages::{CoordinatorMessage, MemberAddress, Serve};
 use crate::snapshot::SnapshotId;
 use crate::snapshot_round::{Command, Facts, SnapshotRound};
@@ -47,9 +47,21 @@ impl Membership {
                 .last_to_save(self.round.kept_whole(), &of_checkpoints)
                 .is_some(),
             resend_patience: self.resend_patience(),
+            catch_up_patience: self.catch_up_patience(),
             switching: self.change.switching.clone(),
             leaving: self.joiners_that_leave(),
             cooling: self.joiners_that_cool(),
+        }
+    }
+
+    fn catch_up_patience(&self) -> Duration {
+        let members = self.formation.as_ref().map_or(0, Formation::world_size);
+        // Few may leave of many: those are not looked at for each message.
+        let leave = || self.members.leaving().filter(|(worker, _)| self.is_member(*worker)).count();
+        if members > 0 && self.members.are_leaving(members) && leave() == members {
+            LEAVERS_CATCH_UP_PATIENCE
+        } else {
+            CATCH_UP_PATIENCE
         }
     }
 

@@ -35,6 +35,8 @@ pub(crate) struct Facts {
     pub(crate) last_to_save: bool,
     /// After this long what was not answered is said again.
     pub(crate) resend_patience: Duration,
+    /// After this long members wait for a joiner that follows and has not caught up.
+    pub(crate) catch_up_patience: Duration,
     /// Members that have just switched, and may lack the last sum.
     pub(crate) switching: BTreeSet<WorkerId>,
     /// Joiners that leave again, and are not planned in.

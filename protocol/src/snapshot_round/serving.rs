@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::joiner::{Counts, Joiner};
 use super::{Command, Facts, Kept, SnapshotRound, Stage};
-use crate::limits::{CATCH_UP_PATIENCE, MAX_COPY_ATTEMPTS};
+use crate::limits::MAX_COPY_ATTEMPTS;
 use crate::messages::{CoordinatorMessage, Joiners, Serve, Shares};
 use crate::snapshot::SnapshotId;
 use crate::words::{Step, WorkerId};
@@ -360,7 +360,7 @@ impl SnapshotRound {
         let too_long = |joiner: &Joiner| {
             let lags = joiner.loaded && !joiner.caught_up && joiner.step < facts.reached;
             let follows = joiner.follows.filter(|_| lags);
-            follows.is_some_and(|since| facts.now.saturating_sub(since) >= CATCH_UP_PATIENCE)
+            follows.is_some_and(|since| facts.now.saturating_sub(since) >= facts.catch_up_patience)
         };
         let slow = self
             .coming(facts)

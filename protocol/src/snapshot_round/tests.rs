@@ -41,6 +41,7 @@ fn facts(now: Duration) -> Facts {
         is_last: false,
         last_to_save: false,
         resend_patience: RESEND,
+        catch_up_patience: CATCH_UP_PATIENCE,
         switching: BTreeSet::new(),
         leaving: BTreeSet::new(),
         cooling: BTreeSet::new(),

@@ -1,7 +1,7 @@
 //! Leaves that were announced: no work is lost, and no leaver is let go too early.
 
 use super::*;
-use crate::limits::{LEAVE_GRACE, RESEND};
+use crate::limits::{CATCH_UP_PATIENCE, LEAVE_GRACE, LEAVERS_CATCH_UP_PATIENCE, RESEND};
 use crate::status::Stage;
 
 /// Worker 3 of three is to leave, and the closer is asked to switch to g2 without it.
@@ -195,6 +195,32 @@ fn a_pause_whose_halts_were_lost_is_noticed() {
     assert_eq!(job.progress(1, 2, 7, &[]), [""; 0], "it has halted for g1.2");
     assert_eq!(job.membership.stage(), Stage::Halting);
     assert_eq!(job.passes(RESEND), ["to w1: halt g1.2", "to w2: halt g1.2"]);
+}
+
+#[test]
+fn members_that_all_leave_wait_for_a_joiner_that_lags_before_their_grace_is_over() {
+    for (leaves, patience) in [(true, LEAVERS_CATCH_UP_PATIENCE), (false, CATCH_UP_PATIENCE)] {
+        let mut job = Job::training(1, config());
+        if leaves {
+            job.leaves(1);
+        }
+        job.arrives(2, 0);
+        job.snapshotted(1, shares_of(0, 1), snapshot(1, 3));
+        let begun = job.now;
+        let mut told = job.progress(2, 1, 3, &[]);
+        while !told.contains(&"held for w2".to_owned()) {
+            told = job.progress(1, 1, 8, &[]);
+            told.extend(job.progress(2, 1, 5, &[]));
+            told.extend(job.passes(Duration::from_millis(500)));
+            assert!(job.now - begun < patience + Duration::from_secs(1), "{told:?}");
+            none_contains(&told, "released");
+        }
+        assert!(
+            job.now - begun >= patience,
+            "leaves: {leaves}, {:?}: {told:?}",
+            job.now - begun
+        );
+    }
 }
 
 #[test]
