@@ -181,7 +181,7 @@ pub(crate) fn is_blind() -> bool {
 
 impl AsRef<[u8]> for Held {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: they lie within the pages, of which this is an owner; nobody writes what has been shown in place before all who hold the pages have let go of them.
+        // SAFETY: they lie within the pages, which this value keeps mapped. Their owner writes no byte that was shown in place before each holder has let go of them.
         unsafe { slice::from_raw_parts(self.pages.start().add(self.at), self.bytes) }
     }
 }

@@ -50,6 +50,8 @@ pub fn link_receives(gradient: u64, windows: Windows) -> u64 {
 }
 
 /// What the sending end of one link holds: what is not acknowledged, and frames that are kept to be written again.
+/// What lies in pages is no memory of the link's: it is sent from there. But where its owner has to write before it is acknowledged, the old pages stay as well, as
+/// long as the connection of a peer that is not reached lives; that is not counted.
 #[must_use]
 pub fn link_sends(gradient: u64, windows: Windows) -> u64 {
     packed(gradient.min(windows.unacknowledged)).saturating_add(link_keeps(gradient))
