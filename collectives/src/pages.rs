@@ -2,7 +2,7 @@
 //!
 //! Its owner has the only writable mapping there will ever be (the memory is sealed), and writes no byte that another process may be reading: whatever
 //! shows pages notes who reads them, and how it is known that they have been read. A transport of the owner's process, which may have to send bytes again,
-//! [holds](InPlace::held) their pages instead. A reader that neither goes on nor ends keeps what it was shown: the
+//! holds their pages instead. A reader that neither goes on nor ends keeps what it was shown: the
 //! owner then takes other pages, and these are gone with their last mapping.
 
 #![expect(
