@@ -225,7 +225,7 @@ impl<'a> InPlace<'a> {
 }
 
 /// Memory of so many bytes with a descriptor. Reserved now: where there is no more it is an error here, and not a signal at the first touch.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 fn reserve(bytes: usize) -> io::Result<File> {
     use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
     use rustix::process::{Resource, getrlimit};
@@ -243,13 +243,13 @@ fn reserve(bytes: usize) -> io::Result<File> {
 }
 
 /// From now on no process can change its length, nor map it to write there.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 fn seal(file: &File) -> io::Result<()> {
     use rustix::fs::{SealFlags, fcntl_add_seals};
     Ok(fcntl_add_seals(file, kept_in_place() | SealFlags::SEAL)?)
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 fn check_kept(file: &File) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt;
     if !rustix::fs::fcntl_get_seals(file)?.contains(kept_in_place()) {
@@ -265,24 +265,24 @@ fn check_kept(file: &File) -> io::Result<()> {
     Ok(())
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 const fn kept_in_place() -> rustix::fs::SealFlags {
     use rustix::fs::SealFlags as Seals;
     // With the last one nothing can be taken out of the middle, either.
     Seals::SHRINK.union(Seals::GROW).union(Seals::FUTURE_WRITE)
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(not(target_os = "linux"), miri))]
 fn reserve(_: usize) -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(not(target_os = "linux"), miri))]
 fn seal(_: &File) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(not(target_os = "linux"), miri))]
 fn check_kept(_: &File) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }

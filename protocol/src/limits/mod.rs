@@ -30,8 +30,9 @@ pub const MAX_GRADIENTS: u64 = 1 << 62;
 pub const MAX_WORKERS: u32 = 1_024;
 
 /// Bytes of a chunk, the unit in which sums travel. Small enough that a ring of eight is busy everywhere after a megabyte, large
-/// enough that a 48-byte header and a wake-up are noise. The last chunk of a gradient may be shorter.
-pub const CHUNK_BYTES: usize = 128 << 10;
+/// enough that a 48-byte header and a wake-up are noise. The last chunk of a gradient may be shorter. In an interpreter, where each byte takes its time, tests of several
+/// chunks are to end.
+pub const CHUNK_BYTES: usize = if cfg!(miri) { 4 << 10 } else { 128 << 10 };
 
 /// Most workers whose gradients one of them adds up in a star: it has two links with each of the others.
 pub const STAR_WORKERS: u32 = 64;

@@ -247,3 +247,93 @@ impl fmt::Debug for Region {
 const _: () = assert!(REGION_BYTES as u64 <= SHARED_LINK_BYTES);
 // Both ends map the same bytes: their layout is part of what they say to each other.
 const _: () = assert!(SLOTS_PLACE.is_multiple_of(ALIGNMENT) && SLOT_BYTES.is_multiple_of(ALIGNMENT));
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Instant;
+
+    use futures_util::FutureExt;
+
+    use super::super::counters::{Doorbell, Gone, State};
+    use super::*;
+
+    /// More than there are slots, several times.
+    const FRAMES: u64 = 5 * SHARED_SLOTS as u64 + 3;
+
+    /// Of ends that never sleep.
+    struct Awake;
+
+    impl Doorbell for Awake {
+        fn ring(&self) {}
+
+        async fn heard(&self) -> Result<(), Gone> {
+            unreachable!("it looks again until the other end is ready")
+        }
+
+        async fn lingers(&self, _: Instant) -> bool {
+            thread::yield_now();
+            true
+        }
+    }
+
+    /// Memory that two threads have, without a descriptor: what an interpreter has as well.
+    fn region() -> Region {
+        let memory = MmapOptions::new().len(REGION_BYTES).map_anon().unwrap();
+        Region {
+            map: Arc::new(memory.into()),
+        }
+    }
+
+    /// What frame `number` says: its header, and as many bytes as are in it, or where they are.
+    fn frame(number: u64) -> ([u8; HEADER_BYTES], Vec<u8>, Option<Place>) {
+        let bytes = [0, 1, CHUNK_BYTES, 300][number as usize % 4];
+        let payload = (0..bytes).map(|at| (at as u64 * 7 + number) as u8).collect();
+        let place = number.is_multiple_of(3).then_some(Place {
+            pages: number + 1,
+            at: 64,
+        });
+        ([number as u8; HEADER_BYTES], payload, place)
+    }
+
+    #[test]
+    fn each_frame_is_read_as_it_was_written_and_no_slot_before_it_is_or_after_it_was_given_back() {
+        let written = region();
+        let read = written.clone();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut writer = Writer::new(written);
+                for number in 0..FRAMES {
+                    writer.room(&Awake).now_or_never().unwrap().unwrap();
+                    let (header, payload, place) = frame(number);
+                    match place {
+                        Some(place) => writer.refer(&header, place),
+                        None => writer.write(&header, payload.len(), |out| out.copy_from_slice(&payload)),
+                    }
+                    writer.count(&Awake);
+                }
+                writer.end(State::Finished, &Awake);
+            });
+            let mut reader = Reader::new(read);
+            for number in 0..FRAMES {
+                reader.frame(&Awake).now_or_never().unwrap().unwrap();
+                let (header, payload, place) = frame(number);
+                assert_eq!((reader.header(), reader.place()), (header, place), "frame {number}");
+                let there = place.map(|_| &payload[..]);
+                let slot = reader.payload(payload.len(), there);
+                assert_eq!(slot.payload(), payload, "frame {number}");
+            }
+            assert!(reader.frame(&Awake).now_or_never().unwrap().is_err());
+        });
+    }
+
+    #[test]
+    fn what_the_receiver_asks_for_is_seen_beside_the_counters() {
+        let one = region();
+        let other = one.clone();
+        assert!(!one.asks_for_copies());
+        other.ask_for_copies();
+        assert!(one.asks_for_copies());
+        assert_eq!(one.counters().read(), Some(0));
+    }
+}
