@@ -12,8 +12,8 @@ pub const ALIGNMENT: usize = 64;
 pub const QUEUED_CHUNKS: usize = 8;
 
 /// For so long an end of a shared-memory link looks again whether the other is ready, before it sleeps: about what sleeping and being woken
-/// cost.
-pub const LOOK_AGAIN: Duration = Duration::from_micros(20);
+/// cost, with the thread that hears the other ring in between, on a virtual machine whose processors sleep as well.
+pub const LOOK_AGAIN: Duration = Duration::from_micros(100);
 
 /// Buffers of a process that lie in pages which other processes of the host can read: those of sums, and of
 /// gradients that are passed on as they are. Each has a descriptor, of which a process has a thousand or so. What is made beyond lies in its own memory, and is copied for others.
@@ -39,7 +39,7 @@ pub const BLOCK_CHUNKS: usize = 4;
 
 /// Most bytes of a gradient that are brought from elsewhere at once, such as from a GPU: several chunks, so that what a copy costs beside its bytes
 /// does not count; and few, since each that is under way has so much memory that the device reaches.
-pub const LOWERED_BYTES: usize = 1 << 20;
+pub const LOWERED_BYTES: usize = 8 * CHUNK_BYTES;
 
 /// So many times as much is asked for ahead of what is wanted: it comes while that travels.
 pub const LOWERED_AHEAD: usize = 2;
@@ -61,7 +61,6 @@ pub const LONGEST_SETBACK: Duration = Duration::from_secs(3_600);
 /// slower than that links are no worse.
 pub const LEAST_RATE: usize = 12_500_000;
 
-const _: () = assert!(LOWERED_BYTES.is_multiple_of(CHUNK_BYTES));
 const _: () = assert!(CHUNK_BYTES.is_multiple_of(ALIGNMENT));
 const _: () = assert!(ALIGNMENT.is_multiple_of(8));
 const _: () = assert!(sardana_protocol::limits::MAX_GRADIENT_BYTES / CHUNK_BYTES < u32::MAX as usize);

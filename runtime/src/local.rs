@@ -275,7 +275,11 @@ async fn run_ring(
         layout: Arc::clone(driver.layout()),
         probe: None,
     };
-    ring::run(config, links, inbox, |sum| driver.summed(sum)).await
+    let summed = {
+        let driver = Arc::clone(&driver);
+        move |sum| driver.summed(sum)
+    };
+    driver.helps(ring::run(config, links, inbox, summed)).await
 }
 
 /// What one worker ended with.

@@ -33,6 +33,10 @@ pub const PACE_WINDOW: usize = 16;
 /// Fewer gradients than this make no pace: the first ones of a process wait for memory and for compilers.
 pub const PACE_LEAST: usize = 4;
 
+/// What keeps the training thread no longer, a gradient or an update, it does before its ring hears of the step: so long no link of the ring is looked after, and
+/// nothing of the gradient is on its way. To wake the network's thread for it, and to be woken by it, costs as much.
+pub const BRIEF: Duration = Duration::from_micros(300);
+
 const _: () = assert!(LEAST_LEFT.as_secs() >= COORDINATOR_ABSENCE.as_secs() + CLOCK_SLACK.as_secs());
 const _: () = assert!(WORKER_RENEWED_WITHIN.as_secs() >= COORDINATOR_ABSENCE.as_secs() + CLOCK_SLACK.as_secs());
 const _: () = assert!(PACE_WINDOW as u64 <= REBALANCE_STEPS);

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use ractor::ActorRef;
-use sardana_collectives::ring::{self, RingConfig, RingError, RingInput, SummationConfig};
+use sardana_collectives::ring::{self, CompletedSum, RingConfig, RingError, RingInput, SummationConfig};
 use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::member::Member;
 use sardana_protocol::messages::Form;
 use sardana_protocol::words::{Step, WorkerId};
 use tokio::sync::{mpsc, oneshot};
+use tracing::Instrument;
 
 use super::actor::Message;
 use super::driver::StepDriver;
@@ -120,12 +121,15 @@ impl Ring {
             layout: Arc::clone(driver.layout()),
             probe: fault::COMPILED_IN.then(|| Arc::new(fault::RingFaults) as _),
         };
-        ring::run(config, links, inbox, |sum| {
-            fault::reached(Point::BeforeApply, sum.step);
-            driver.summed(sum);
-        })
-        .await
-        .map_err(|error| broken(&form, &error))
+        let summed = {
+            let driver = Arc::clone(&driver);
+            move |sum: CompletedSum| {
+                fault::reached(Point::BeforeApply, sum.step);
+                driver.summed(sum);
+            }
+        };
+        let ring = driver.helps(ring::run(config, links, inbox, summed).in_current_span());
+        ring.await.map_err(|error| broken(&form, &error))
     }
 }
 

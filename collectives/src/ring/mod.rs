@@ -150,7 +150,7 @@ pub struct CompletedSum {
 
 /// Is told where a ring stands, at the moments when a fault is most telling.
 pub trait Probe {
-    /// Called on the ring's task, which waits for its return.
+    /// Called by what carries the ring on, which waits for its return.
     fn reached(&self, point: RingPoint);
 }
 

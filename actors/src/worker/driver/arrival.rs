@@ -160,6 +160,11 @@ impl Accepted {
         Ok(())
     }
 
+    /// Whether something was accepted.
+    pub(super) const fn is_there(&self) -> bool {
+        self.next.is_some()
+    }
+
     pub(super) fn lay_aside(&mut self, payload: Option<Payload>) -> Result<(), Mismatch> {
         let Some(Payload::Sum(sum)) = payload else {
             return Err(Mismatch::NothingCame);

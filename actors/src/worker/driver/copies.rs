@@ -53,6 +53,10 @@ impl Copies {
         receiver
     }
 
+    pub(super) fn are_wanted(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
     pub(super) fn clear(&mut self) {
         self.wanted.clear();
     }

@@ -22,6 +22,7 @@ use super::outbox::{ActorCommand, Outbox};
 use super::{Arrival, SavedState, Task};
 use crate::fault::{self, Point};
 use crate::worker::TallyFile;
+use crate::worker::limits::BRIEF;
 
 #[derive(Debug)]
 pub(super) struct Inner {
@@ -89,6 +90,7 @@ impl Inner {
     }
 
     pub(super) fn applied(&mut self, report: StepReport) {
+        self.meter.update_ends(Instant::now());
         // The step's gradients are in the state now; their buffers are for the next step's.
         self.buffers.retain(&[]);
         self.handle_counted(Event::Applied { report });
@@ -201,9 +203,24 @@ impl Inner {
         }
     }
 
+    /// Whether there may be something for the training thread to do.
+    pub(super) fn has_come(&self) -> bool {
+        self.over || self.accepted.is_there() || self.copies.are_wanted()
+    }
+
+    /// Whether the training thread will soon be back from it.
+    pub(super) fn is_brief(&self, task: &Task) -> bool {
+        match task {
+            Task::Gradient { .. } => self.meter.last_gradient().is_some_and(|last| last <= BRIEF),
+            Task::Apply { .. } => self.meter.last_update().is_some_and(|last| last <= BRIEF),
+            Task::Load { .. } | Task::Copy { .. } | Task::Conclude { .. } | Task::End => false,
+        }
+    }
+
     fn apply(&mut self, sum: Sum, trailer: Trailer) -> Task {
         let (sum, old) = self.keeping.renew(sum, trailer);
         self.buffers.recycle(old);
+        self.meter.update_begins(Instant::now());
         Task::Apply { sum }
     }
 

@@ -1,4 +1,4 @@
-//! How fast a training thread computes gradients: the time between a task and its result. Waiting for others is between a result and
+//! How fast a training thread computes gradients, and makes updates: the time between a task and its result. Waiting for others is between a result and
 //! the next task, and never counted. Must not know what is done with it.
 
 use std::collections::VecDeque;
@@ -9,12 +9,14 @@ use tokio::time::Instant;
 
 use crate::worker::limits::{PACE_LEAST, PACE_WINDOW};
 
-/// The last gradients' times.
+/// The last gradients' times, and the last update's.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     began: Option<Instant>,
     /// Oldest first.
     last: VecDeque<Duration>,
+    update_began: Option<Instant>,
+    last_update: Option<Duration>,
 }
 
 impl Meter {
@@ -30,6 +32,27 @@ impl Meter {
             self.last.pop_front();
         }
         self.last.push_back(now.saturating_duration_since(began));
+    }
+
+    /// An update is asked for.
+    pub(super) fn update_begins(&mut self, now: Instant) {
+        self.update_began = Some(now);
+    }
+
+    /// It is made.
+    pub(super) fn update_ends(&mut self, now: Instant) {
+        let took = self.update_began.take().map(|began| now.saturating_duration_since(began));
+        self.last_update = took.or(self.last_update);
+    }
+
+    /// How long the last gradient took.
+    pub(super) fn last_gradient(&self) -> Option<Duration> {
+        self.last.back().copied()
+    }
+
+    /// How long the last update took.
+    pub(super) const fn last_update(&self) -> Option<Duration> {
+        self.last_update
     }
 
     /// The median: neither an interrupted gradient nor an empty shard counts for more than others.
@@ -73,6 +96,22 @@ mod tests {
         );
         assert_eq!(measured([5; 100].into_iter().chain([20; 9])), ms(20), "it has become slow");
         assert_eq!(measured([5; 100].into_iter().chain([20; 7])), ms(5), "or has it?");
+    }
+
+    #[test]
+    fn the_last_ones_times_are_known_as_soon_as_they_are_over() {
+        let (mut meter, now) = (Meter::default(), Instant::now());
+        assert_eq!((meter.last_gradient(), meter.last_update()), (None, None));
+        let after = |millis| now + Duration::from_millis(millis);
+        meter.begins(now);
+        meter.ends(after(3));
+        meter.update_begins(after(5));
+        assert_eq!(meter.last_update(), None);
+        meter.update_ends(after(9));
+        // Nobody asked for that one.
+        meter.update_ends(after(30));
+        let [gradient, update] = [3, 4].map(Duration::from_millis);
+        assert_eq!((meter.last_gradient(), meter.last_update()), (Some(gradient), Some(update)));
     }
 
     #[test]

@@ -20,8 +20,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use sardana_collectives::gradient::{GradientBuffer, WriteMode};
+use sardana_collectives::helped::{Helped, Helper, helped};
 use sardana_collectives::layout::Layout;
-use sardana_collectives::ring::CompletedSum;
+use sardana_collectives::ring::{CompletedSum, RingError};
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::member::{Event, Heartbeat, Member};
 use sardana_protocol::memory::{DeviceMemory, sums_kept};
@@ -109,6 +110,8 @@ impl Changed {
 pub struct StepDriver {
     inner: Mutex<Inner>,
     changed: Changed,
+    /// The ring that sums, with which the training thread helps where it waits.
+    ring: Mutex<Option<Helper<Result<(), RingError>>>>,
     layout: Arc<Layout>,
     moved: Moved,
     device_memory: Mutex<Option<DeviceMemory>>,
@@ -139,6 +142,7 @@ impl StepDriver {
         let driver = Self {
             inner: Mutex::new(inner),
             changed: Changed::default(),
+            ring: Mutex::default(),
             layout,
             moved: Moved::default(),
             device_memory: Mutex::default(),
@@ -253,13 +257,45 @@ impl StepDriver {
     pub fn next(&self) -> Task {
         let mut inner = self.lock();
         loop {
-            let found;
+            let mut found;
             (inner, found) = self.task(inner);
+            if found.is_none() {
+                drop(inner);
+                self.with_ring(|ring| ring.help(|| !self.lock().has_come()));
+                // What came before it is locked is found now; what comes after wakes this thread.
+                (inner, found) = self.task(self.lock());
+            }
+            if !found.as_ref().is_some_and(|task| inner.is_brief(task)) {
+                self.with_ring(Helper::hand_over);
+            }
             if let Some(task) = found {
                 return task;
             }
             inner = self.changed.blocking.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// A ring that hands its sums in here, to be awaited. The training thread carries on with it where it waits for a sum.
+    pub fn helps(
+        &self,
+        ring: impl Future<Output = Result<(), RingError>> + Send + 'static,
+    ) -> Helped<Result<(), RingError>> {
+        let (helped, helper) = helped(ring);
+        let before = self.ring().replace(helper);
+        if let Some(before) = before {
+            before.hand_over();
+        }
+        helped
+    }
+
+    fn with_ring(&self, act: impl FnOnce(&Helper<Result<(), RingError>>)) {
+        if let Some(ring) = &*self.ring() {
+            act(ring);
+        }
+    }
+
+    fn ring(&self) -> MutexGuard<'_, Option<Helper<Result<(), RingError>>>> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The same where training is a task, and not a thread of its own: see [`sardana_net::environment`].

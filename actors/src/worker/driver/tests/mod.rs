@@ -1,6 +1,7 @@
 //! The step driver with the training thread and the ring played by the test.
 
 mod far;
+mod helping;
 mod keeping;
 mod switching;
 
@@ -17,6 +18,7 @@ use sardana_protocol::samples;
 use sardana_protocol::words::{Generation, Incarnation, Rank, WorkerId};
 
 use super::*;
+
 use crate::testing::{self, apply, compute};
 
 const SHARDS: u32 = 4;

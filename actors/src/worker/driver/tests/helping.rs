@@ -1,0 +1,183 @@
+//! The training thread carries its ring on where it waits for a sum, and leaves it to the task where it does something else for long.
+
+use std::future::{poll_fn, ready};
+use std::pin::Pin;
+use std::sync::atomic::AtomicUsize;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use tokio::time::advance;
+
+use super::*;
+use crate::worker::limits::BRIEF;
+
+/// The shards of rank 1.
+const OWN: usize = SHARDS as usize - 1;
+
+/// The ring's task, which does only what it is made to, and how often it was woken.
+struct RingTask {
+    ring: Helped<Result<(), RingError>>,
+    woken: Arc<Woken>,
+}
+
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl RingTask {
+    fn poll(&mut self) {
+        let waker = Waker::from(Arc::clone(&self.woken));
+        let polled = Pin::new(&mut self.ring).poll(&mut Context::from_waker(&waker));
+        assert!(matches!(polled, Poll::Pending), "{polled:?}");
+    }
+
+    fn woken(&self) -> usize {
+        self.woken.0.swap(0, Ordering::SeqCst)
+    }
+}
+
+/// A member of a ring of two that adds up what it is given.
+fn member() -> (Arc<StepDriver>, Outbox, RingTask) {
+    member_that(|| ready(()))
+}
+
+/// The same, and does that after each sum.
+fn member_that<After: Future<Output = ()> + Send + 'static>(after: fn() -> After) -> (Arc<StepDriver>, Outbox, RingTask) {
+    let (driver, mut outbox) = driver(100, Order::Exact);
+    driver.handle(form(1, 1, &[1, SHARDS], 0));
+    let mut inbox = ring(&mut outbox);
+    let summing = Arc::clone(&driver);
+    let ring = driver.helps(async move {
+        let (mut room, mut pieces) = (None, Vec::new());
+        while let Some(input) = inbox.recv().await {
+            match input {
+                RingInput::Begin { into, .. } => room = Some(into),
+                RingInput::Piece { gradient, .. } => pieces.push(gradient),
+                RingInput::CloseWith(_) => {}
+            }
+            if pieces.len() == OWN {
+                pieces.clear();
+                let step = summing.read(Member::step);
+                summing.summed(CompletedSum {
+                    generation: generation(1),
+                    step,
+                    sum: Sum::from_buffer(step, room.take().unwrap()),
+                    trailer: Trailer::Continue,
+                });
+                after().await;
+            }
+        }
+        Ok(())
+    });
+    let woken = Arc::default();
+    let mut task = RingTask { ring, woken };
+    task.poll();
+    (driver, outbox, task)
+}
+
+/// Wants one more turn, and says so at once.
+async fn again() {
+    let mut polled = false;
+    poll_fn(move |context| {
+        if std::mem::replace(&mut polled, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// One step, each of whose gradients takes so long.
+async fn step(driver: &StepDriver, gradient: Duration) {
+    for _ in 0..OWN {
+        let task = driver.next();
+        advance(gradient).await;
+        compute(driver, task);
+    }
+    drop(apply(driver, driver.next()));
+}
+
+/// The ring is told of a step, and the training thread is about to compute its first gradient.
+async fn begun(driver: &StepDriver, task: &mut RingTask) -> Task {
+    step(driver, Duration::ZERO).await;
+    task.poll();
+    task.woken();
+    let gradient = driver.next();
+    assert_eq!(task.woken(), 0, "it is brief");
+    gradient
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_training_thread_alone_makes_the_steps_whose_gradients_are_brief() {
+    let (driver, _outbox, mut task) = member();
+    step(&driver, Duration::ZERO).await;
+    assert_eq!(task.woken(), 1, "how long the first gradient takes was not known");
+    task.poll();
+    for _ in 0..20 {
+        step(&driver, BRIEF).await;
+    }
+    assert_eq!(task.woken(), 0);
+    assert_eq!(driver.read(Member::step), Step::new(21));
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_gradients_take_long_the_task_has_the_ring() {
+    let (driver, _outbox, mut task) = member();
+    let longer = BRIEF + Duration::from_micros(1);
+    step(&driver, longer).await;
+    for _ in 0..5 {
+        task.poll();
+        task.woken();
+        let gradient = driver.next();
+        assert_eq!(task.woken(), 1, "it hears of the step before its gradient is there");
+        advance(longer).await;
+        compute(&driver, gradient);
+        for _ in 1..OWN {
+            compute(&driver, driver.next());
+        }
+        drop(apply(&driver, driver.next()));
+        step(&driver, longer).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_task_has_the_ring_before_the_training_thread_copies_a_state() {
+    let (driver, _outbox, mut task) = member();
+    let gradient = begun(&driver, &mut task).await;
+    let copying = driver.state_at(Step::new(1));
+    tokio::pin!(copying);
+    assert!(copying.as_mut().now_or_never().is_none());
+    compute(&driver, gradient);
+    let copy = driver.next();
+    assert!(matches!(copy, Task::Copy { .. }), "{copy:?}");
+    assert_eq!(task.woken(), 1);
+}
+
+/// It hands in a sum, and has then something to do for others.
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_a_sum_is_the_tasks_before_an_update_that_takes_long() {
+    for (update, handed_over) in [(BRIEF, 0), (BRIEF + Duration::from_micros(1), 1)] {
+        let (driver, _outbox, mut task) = member_that(again);
+        step(&driver, Duration::ZERO).await;
+        for _ in 0..OWN {
+            compute(&driver, driver.next());
+        }
+        let applied = driver.next();
+        advance(update).await;
+        drop(apply(&driver, applied));
+        for _ in 0..OWN {
+            compute(&driver, driver.next());
+        }
+        task.poll();
+        task.woken();
+        let applied = driver.next();
+        assert_eq!(task.woken(), handed_over, "{update:?}");
+        drop(apply(&driver, applied));
+    }
+}

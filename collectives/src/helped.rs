@@ -1,0 +1,388 @@
+//! A future that a task carries out, and a thread that waits for it may carry on with in the task's place: what is nearly done is done without waking
+//! another thread, and without being woken by it. Knows nothing of what the future does.
+//!
+//! ```text
+//! task:    poll ──────────────────────────────> pending ·············· poll ──>
+//! thread:         wakes it, and comes to help ─────> poll, poll ─> pending
+//! ```
+//! Both poll it with one waker, the relay, which knows who is to hear of it: the thread, if it helps, or has woken the future itself and looks after it
+//! by its word; the task otherwise. So nothing changes hands when one of them stops.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, ThreadId};
+
+use futures_util::task::AtomicWaker;
+use tokio::runtime::Handle;
+
+/// The future, for the task: to be awaited. Dropped, it is given up, whoever was about to carry on with it.
+#[derive(Debug)]
+pub struct Helped<T>(Arc<Shared<T>>);
+
+/// The same future, for the one thread that helps.
+#[derive(Debug)]
+pub struct Helper<T>(Arc<Shared<T>>);
+
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    /// The task was dropped: the thread is to let go of the future after this turn.
+    given_up: AtomicBool,
+    relay: Arc<Relay>,
+    waker: Waker,
+    /// The task's, whose timers the future may use.
+    runtime: Option<Handle>,
+}
+
+enum State<T> {
+    Running(Pin<Box<dyn Future<Output = T> + Send>>),
+    /// The thread has come to its end, and the task has not seen that.
+    Done(T),
+    Over,
+}
+
+/// Who is to hear that the future can go on.
+#[derive(Debug)]
+struct Relay {
+    /// It can, and nobody has polled it since.
+    woken: AtomicBool,
+    /// The thread looks at `woken` before it stops.
+    helping: AtomicBool,
+    /// The thread, once it has helped.
+    thread: OnceLock<ThreadId>,
+    task: AtomicWaker,
+}
+
+/// Makes a future one that can be helped with. Called within the runtime that it needs, if it needs one.
+pub fn helped<T>(future: impl Future<Output = T> + Send + 'static) -> (Helped<T>, Helper<T>) {
+    let relay = Arc::new(Relay {
+        woken: AtomicBool::new(true),
+        helping: AtomicBool::new(false),
+        thread: OnceLock::new(),
+        task: AtomicWaker::new(),
+    });
+    let shared = Arc::new(Shared {
+        state: Mutex::new(State::Running(Box::pin(future))),
+        given_up: AtomicBool::new(false),
+        waker: Waker::from(Arc::clone(&relay)),
+        relay,
+        runtime: Handle::try_current().ok(),
+    });
+    (Helped(Arc::clone(&shared)), Helper(shared))
+}
+
+impl<T> Future for Helped<T> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let shared = &self.0;
+        shared.relay.task.register(context.waker());
+        // The thread has it: it wakes this task when it stops, if there is anything left to do.
+        let Some(mut state) = shared.free() else {
+            return Poll::Pending;
+        };
+        shared.turn(&mut state);
+        let Some(done) = state.take_done() else { return Poll::Pending };
+        // Nobody has anything left to do.
+        shared.relay.woken.store(false, Ordering::SeqCst);
+        Poll::Ready(done)
+    }
+}
+
+impl<T> Drop for Helped<T> {
+    fn drop(&mut self) {
+        self.0.given_up.store(true, Ordering::SeqCst);
+        // Waits for a turn that the thread has begun.
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let given_up = std::mem::replace(&mut *state, State::Over);
+        drop(state);
+        drop(given_up);
+    }
+}
+
+impl<T> Helper<T> {
+    /// Carries on with the future as long as it can go on and `more` says so. From then on the task hears neither of what is left to do then, nor of what this
+    /// thread wakes the future for: the thread comes back, or [hands it over](Self::hand_over), before it does anything that takes long.
+    ///
+    /// Called by one thread alone, and not by one that polls the task.
+    pub fn help(&self, more: impl Fn() -> bool) {
+        let Shared { relay, runtime, .. } = &*self.0;
+        relay.thread.get_or_init(|| thread::current().id());
+        if !relay.woken.load(Ordering::SeqCst) {
+            return;
+        }
+        // If the task has it, it is awake.
+        let Some(mut state) = self.0.free() else {
+            return self.hand_over();
+        };
+        let _within = runtime.as_ref().map(Handle::enter);
+        relay.helping.store(true, Ordering::SeqCst);
+        while self.0.turn(&mut state) && self.0.goes_on() && more() {}
+        let is_done = matches!(*state, State::Done(_));
+        drop(state);
+        relay.helping.store(false, Ordering::SeqCst);
+        if is_done {
+            // The task is to take what came of it.
+            relay.woken.store(true, Ordering::SeqCst);
+            self.hand_over();
+        }
+    }
+
+    /// If there is anything left to do, the task does it.
+    pub fn hand_over(&self) {
+        if self.0.relay.woken.load(Ordering::SeqCst) {
+            self.0.relay.task.wake();
+        }
+    }
+}
+
+impl<T> Shared<T> {
+    /// The future, if nobody has it.
+    fn free(&self) -> Option<MutexGuard<'_, State<T>>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            // It panics again for those that poll it.
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Whether the thread can take another turn.
+    fn goes_on(&self) -> bool {
+        self.relay.woken.load(Ordering::SeqCst) && !self.given_up.load(Ordering::SeqCst)
+    }
+
+    /// Polls it once if it was woken. Says whether it is still running.
+    fn turn(&self, state: &mut State<T>) -> bool {
+        let State::Running(future) = state else { return false };
+        if !self.relay.woken.swap(false, Ordering::SeqCst) {
+            return true;
+        }
+        match future.as_mut().poll(&mut Context::from_waker(&self.waker)) {
+            Poll::Pending => true,
+            Poll::Ready(done) => {
+                *state = State::Done(done);
+                false
+            }
+        }
+    }
+}
+
+impl<T> State<T> {
+    fn take_done(&mut self) -> Option<T> {
+        match std::mem::replace(self, Self::Over) {
+            Self::Done(done) => Some(done),
+            other @ (Self::Running(_) | Self::Over) => {
+                *self = other;
+                None
+            }
+        }
+    }
+}
+
+impl Wake for Relay {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.store(true, Ordering::SeqCst);
+        let is_looked_after = self.helping.load(Ordering::SeqCst) || self.thread.get() == Some(&thread::current().id());
+        if !is_looked_after {
+            self.task.wake();
+        }
+    }
+}
+
+impl<T> fmt::Debug for Shared<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("relay", &self.relay).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, poll_fn};
+    use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
+
+    use futures_util::task::noop_waker_ref;
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+    use crate::block_on::block_on;
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    impl Woken {
+        fn take(&self) -> usize {
+            self.0.swap(0, Ordering::SeqCst)
+        }
+    }
+
+    fn poll<T>(task: &mut Helped<T>, woken: &Arc<Woken>) -> Poll<T> {
+        Pin::new(task).poll(&mut Context::from_waker(&Waker::from(Arc::clone(woken))))
+    }
+
+    #[test]
+    fn what_the_thread_brings_to_its_end_is_the_tasks() {
+        let (mut task, helper) = helped(async { thread::current().id() });
+        let woken = Arc::default();
+        let by = thread::scope(|scope| {
+            let thread = scope.spawn(|| helper.help(|| true));
+            let id = thread.thread().id();
+            thread.join().unwrap();
+            id
+        });
+        assert_eq!(poll(&mut task, &woken), Poll::Ready(by));
+        helper.help(|| true);
+        assert_eq!(woken.take(), 0, "it is over");
+    }
+
+    #[test]
+    fn the_task_is_told_of_the_end_and_without_a_thread_is_a_task_as_any() {
+        let (send, mut inbox) = unbounded_channel();
+        let (mut task, helper) = helped(async move { inbox.recv().await });
+        let woken = Arc::default();
+        assert!(poll(&mut task, &woken).is_pending());
+        helper.help(|| true);
+        send.send(7).unwrap();
+        assert_eq!(woken.take(), 0, "this thread has woken it, and looks after it");
+        helper.help(|| true);
+        assert_eq!(woken.take(), 1);
+        assert_eq!(poll(&mut task, &woken), Poll::Ready(Some(7)));
+
+        let (send, mut inbox) = unbounded_channel();
+        let (mut task, _helper) = helped(async move { inbox.recv().await });
+        assert!(poll(&mut task, &woken).is_pending());
+        send.send(7).unwrap();
+        assert_eq!(woken.take(), 1, "it has never helped");
+        assert_eq!(poll(&mut task, &woken), Poll::Ready(Some(7)));
+    }
+
+    #[test]
+    fn the_task_hears_of_what_others_wake_it_for_and_of_what_the_thread_hands_over() {
+        let (send, mut inbox) = unbounded_channel();
+        let (mut task, helper) = helped(async move { while inbox.recv().await.is_some() {} });
+        let woken = Arc::default();
+        assert!(poll(&mut task, &woken).is_pending());
+        helper.help(|| true);
+        thread::scope(|scope| drop(scope.spawn(|| send.send(1))));
+        assert_eq!(woken.take(), 1, "another thread has woken it");
+        assert!(poll(&mut task, &woken).is_pending());
+        send.send(2).unwrap();
+        assert_eq!(woken.take(), 0);
+        helper.hand_over();
+        assert_eq!(woken.take(), 1);
+        assert!(poll(&mut task, &woken).is_pending());
+        helper.hand_over();
+        assert_eq!(woken.take(), 0, "there is nothing to do");
+        send.send(3).unwrap();
+        helper.help(|| true);
+        assert_eq!(woken.take(), 0, "it is done");
+        drop(send);
+        helper.help(|| true);
+        assert!(poll(&mut task, &woken).is_ready());
+    }
+
+    #[test]
+    fn the_thread_goes_on_no_longer_than_it_wants_and_the_task_does_the_rest() {
+        let turns = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&turns);
+        let (mut task, helper) = helped(poll_fn(move |context| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            context.waker().wake_by_ref();
+            Poll::<()>::Pending
+        }));
+        let woken: Arc<Woken> = Arc::default();
+        helper.help(|| turns.load(Ordering::SeqCst) < 4);
+        assert_eq!((turns.load(Ordering::SeqCst), woken.take()), (4, 0));
+        assert!(poll(&mut task, &woken).is_pending());
+        helper.help(|| false);
+        assert_eq!((turns.load(Ordering::SeqCst), woken.take()), (6, 0));
+        helper.hand_over();
+        assert_eq!(woken.take(), 1);
+        assert!(poll(&mut task, &woken).is_pending());
+        assert_eq!(turns.load(Ordering::SeqCst), 7);
+    }
+
+    #[test]
+    fn what_is_given_up_is_let_go_of_though_the_thread_would_go_on_for_ever() {
+        let held = Arc::new(());
+        let kept = Arc::clone(&held);
+        let (began, begins) = std::sync::mpsc::channel();
+        let (task, helper) = helped(poll_fn(move |context| {
+            let _ = (&kept, began.send(()));
+            context.waker().wake_by_ref();
+            Poll::<()>::Pending
+        }));
+        thread::scope(|scope| {
+            let helping = scope.spawn(|| helper.help(|| true));
+            begins.recv().unwrap();
+            drop(task);
+            assert_eq!(Arc::strong_count(&held), 1, "it is dropped when the task is");
+            helping.join().unwrap();
+        });
+        helper.help(|| panic!("there is nothing to help with"));
+    }
+
+    #[test]
+    fn the_thread_is_within_the_runtime_that_the_task_is_in() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let (task, helper) = runtime.block_on(async { helped(tokio::time::sleep(Duration::from_millis(1))) });
+        thread::scope(|scope| drop(scope.spawn(|| helper.help(|| true))));
+        runtime.block_on(task);
+    }
+
+    #[test]
+    fn a_panic_is_the_threads_that_meets_it() {
+        let (mut task, helper) = helped::<()>(async { panic!("as it says") });
+        let helping = || std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| helper.help(|| true)));
+        helping().unwrap_err();
+        assert!(
+            Pin::new(&mut task)
+                .poll(&mut Context::from_waker(noop_waker_ref()))
+                .is_pending()
+        );
+    }
+
+    /// Whoever wakes it, and whoever carries on with it: nothing that was sent is left lying.
+    #[test]
+    fn no_waking_is_lost_between_the_thread_and_the_task() {
+        const EACH: usize = if cfg!(miri) { 50 } else { 20_000 };
+        let (send, mut inbox) = unbounded_channel();
+        let (task, helper) = helped(async move {
+            let mut count = 0;
+            while inbox.recv().await.is_some() {
+                count += 1;
+            }
+            count
+        });
+        let others = send.clone();
+        let counted = thread::scope(|scope| {
+            scope.spawn(move || (0..EACH).for_each(|_| others.send(()).unwrap()));
+            scope.spawn(move || {
+                for _ in 0..EACH {
+                    helper.help(|| true);
+                    send.send(()).unwrap();
+                }
+                drop(send);
+                helper.hand_over();
+            });
+            block_on(task)
+        });
+        assert_eq!(counted, 2 * EACH);
+        let (task, helper) = helped(pending::<()>());
+        drop((helper, task));
+    }
+}
