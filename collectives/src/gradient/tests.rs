@@ -201,7 +201,7 @@ fn a_mean_that_is_lent_in_runs_is_the_mean() {
 #[test]
 fn a_view_shows_a_chunk_once_it_is_whole_and_the_last_one_when_the_gradient_counts() {
     let tensors = vec![
-        TensorSpec::new("a", Dtype::F32, &[40_000]),
+        TensorSpec::new("a", Dtype::F32, &[5 * CHUNK_BYTES / 16]),
         TensorSpec::new("b", Dtype::F64, &[10]),
     ];
     let layout = Layout::new(tensors, 0).unwrap();
@@ -292,6 +292,7 @@ fn a_gradient_that_is_read_is_not_written() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "an interpreter has no such pages")]
 fn what_a_transport_holds_is_not_written_again_and_what_it_has_let_go_of_is() {
     let layout = Layout::new(vec![TensorSpec::new("a", Dtype::F32, &[CHUNK_BYTES / 2])], 0).unwrap();
     let mut buffer = GradientBuffer::in_pages(&layout);
@@ -322,7 +323,7 @@ fn what_a_transport_holds_is_not_written_again_and_what_it_has_let_go_of_is() {
 
 #[test]
 fn a_sum_is_read_while_it_fills() {
-    let tensors = vec![TensorSpec::new("a", Dtype::F32, &[100_000])];
+    let tensors = vec![TensorSpec::new("a", Dtype::F32, &[3 * CHUNK_BYTES / 4 + 5])];
     let layout = Layout::new(tensors, 0).unwrap();
     let (mut filling, view) = Filling::begin(&layout, GradientBuffer::zeros(&layout));
     for chunk in layout.travel() {
