@@ -1,6 +1,7 @@
 //! What lies on a step driver: the machine, and what its commands speak of. Behind the step driver's lock; must not block.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
@@ -203,16 +204,16 @@ impl Inner {
         }
     }
 
-    /// Whether there may be something for the training thread to do.
-    pub(super) fn has_come(&self) -> bool {
-        self.over || self.accepted.is_there() || self.copies.are_wanted()
+    /// Whether the training thread is wanted for something that takes long.
+    pub(super) fn has_long_work(&self) -> bool {
+        self.over || self.copies.are_wanted() || (self.accepted.is_there() && !is_brief(self.meter.last_update()))
     }
 
     /// Whether the training thread will soon be back from it.
     pub(super) fn is_brief(&self, task: &Task) -> bool {
         match task {
-            Task::Gradient { .. } => self.meter.last_gradient().is_some_and(|last| last <= BRIEF),
-            Task::Apply { .. } => self.meter.last_update().is_some_and(|last| last <= BRIEF),
+            Task::Gradient { .. } => is_brief(self.meter.last_gradient()),
+            Task::Apply { .. } => is_brief(self.meter.last_update()),
             Task::Load { .. } | Task::Copy { .. } | Task::Conclude { .. } | Task::End => false,
         }
     }
@@ -397,4 +398,9 @@ impl Inner {
         }
         fault::reached(Point::Tallied, self.member.step());
     }
+}
+
+/// What took so long the last time.
+fn is_brief(last: Option<Duration>) -> bool {
+    last.is_some_and(|last| last <= BRIEF)
 }

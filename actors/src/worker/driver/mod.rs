@@ -261,7 +261,7 @@ impl StepDriver {
             (inner, found) = self.task(inner);
             if found.is_none() {
                 drop(inner);
-                self.with_ring(|ring| ring.help(|| !self.lock().has_come()));
+                self.with_ring(|ring| ring.help(|| !self.lock().has_long_work()));
                 // What came before it is locked is found now; what comes after wakes this thread.
                 (inner, found) = self.task(self.lock());
             }

@@ -162,6 +162,7 @@ async fn the_task_has_the_ring_before_the_training_thread_copies_a_state() {
 /// It hands in a sum, and has then something to do for others.
 #[tokio::test(start_paused = true)]
 async fn what_is_left_of_a_sum_is_the_tasks_before_an_update_that_takes_long() {
+    // What is brief waits, so that nothing is left.
     for (update, handed_over) in [(BRIEF, 0), (BRIEF + Duration::from_micros(1), 1)] {
         let (driver, _outbox, mut task) = member_that(again);
         step(&driver, Duration::ZERO).await;
