@@ -5,8 +5,8 @@
 //! task:    poll ──────────────────────────────> pending ·············· poll ──>
 //! thread:         wakes it, and comes to help ─────> poll, poll ─> pending
 //! ```
-//! Both poll it with one waker, the relay, which knows who is to hear of it: the thread, if it helps, or has woken the future itself and looks after it
-//! by its word; the task otherwise. So nothing changes hands when one of them stops.
+//! Both poll it with one waker, the relay, which knows who is to hear of it: the thread, if it helps, or has woken the future itself and
+//! comes back soon by its word; the task otherwise. So nothing changes hands when one of them stops.
 
 use std::fmt;
 use std::pin::Pin;
@@ -52,6 +52,8 @@ struct Relay {
     helping: AtomicBool,
     /// The thread, once it has helped.
     thread: OnceLock<ThreadId>,
+    /// It comes back soon, and what it wakes the future for can wait until then. It alone says so.
+    promised: AtomicBool,
     task: AtomicWaker,
 }
 
@@ -61,6 +63,7 @@ pub fn helped<T>(future: impl Future<Output = T> + Send + 'static) -> (Helped<T>
         woken: AtomicBool::new(true),
         helping: AtomicBool::new(false),
         thread: OnceLock::new(),
+        promised: AtomicBool::new(false),
         task: AtomicWaker::new(),
     });
     let shared = Arc::new(Shared {
@@ -110,6 +113,7 @@ impl<T> Helper<T> {
     pub fn help(&self, more: impl Fn() -> bool) {
         let Shared { relay, runtime, .. } = &*self.0;
         relay.thread.get_or_init(|| thread::current().id());
+        self.come_back();
         if !relay.woken.load(Ordering::SeqCst) {
             return;
         }
@@ -130,10 +134,17 @@ impl<T> Helper<T> {
         }
     }
 
-    /// If there is anything left to do, the task does it.
+    /// The thread comes back soon: until then the task does not hear of what this thread wakes the future for.
+    pub fn come_back(&self) {
+        self.0.relay.promised.store(true, Ordering::SeqCst);
+    }
+
+    /// If there is anything left to do, the task does it, and it hears of everything from now on.
     pub fn hand_over(&self) {
-        if self.0.relay.woken.load(Ordering::SeqCst) {
-            self.0.relay.task.wake();
+        let relay = &self.0.relay;
+        relay.promised.store(false, Ordering::SeqCst);
+        if relay.woken.load(Ordering::SeqCst) {
+            relay.task.wake();
         }
     }
 }
@@ -189,7 +200,8 @@ impl Wake for Relay {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.woken.store(true, Ordering::SeqCst);
-        let is_looked_after = self.helping.load(Ordering::SeqCst) || self.thread.get() == Some(&thread::current().id());
+        let comes_back = || self.promised.load(Ordering::SeqCst) && self.thread.get() == Some(&thread::current().id());
+        let is_looked_after = self.helping.load(Ordering::SeqCst) || comes_back();
         if !is_looked_after {
             self.task.wake();
         }
@@ -288,6 +300,14 @@ mod tests {
         helper.hand_over();
         assert_eq!(woken.take(), 0, "there is nothing to do");
         send.send(3).unwrap();
+        assert_eq!(
+            woken.take(),
+            1,
+            "the thread does something else for long, and wakes it meanwhile"
+        );
+        assert!(poll(&mut task, &woken).is_pending());
+        helper.come_back();
+        send.send(4).unwrap();
         helper.help(|| true);
         assert_eq!(woken.take(), 0, "it is done");
         drop(send);

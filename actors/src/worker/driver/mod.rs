@@ -265,9 +265,9 @@ impl StepDriver {
                 // What came before it is locked is found now; what comes after wakes this thread.
                 (inner, found) = self.task(self.lock());
             }
-            if !found.as_ref().is_some_and(|task| inner.is_brief(task)) {
-                self.with_ring(Helper::hand_over);
-            }
+            // While it does something that takes long, the ring's task hears of all that it does, such as chunks of a gradient that are written.
+            let comes_back = found.as_ref().is_some_and(|task| inner.is_brief(task));
+            self.with_ring(if comes_back { Helper::come_back } else { Helper::hand_over });
             if let Some(task) = found {
                 return task;
             }

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use sardana_protocol::member::Command;
 use tokio::time::advance;
 
 use super::*;
@@ -103,11 +104,18 @@ async fn step(driver: &StepDriver, gradient: Duration) {
     drop(apply(driver, driver.next()));
 }
 
+/// How long gradients and updates take is known: the training thread has come back from an update as it said.
+async fn known(driver: &StepDriver, task: &mut RingTask) {
+    for _ in 0..2 {
+        step(driver, Duration::ZERO).await;
+        task.poll();
+    }
+    task.woken();
+}
+
 /// The ring is told of a step, and the training thread is about to compute its first gradient.
 async fn begun(driver: &StepDriver, task: &mut RingTask) -> Task {
-    step(driver, Duration::ZERO).await;
-    task.poll();
-    task.woken();
+    known(driver, task).await;
     let gradient = driver.next();
     assert_eq!(task.woken(), 0, "it is brief");
     gradient
@@ -116,14 +124,12 @@ async fn begun(driver: &StepDriver, task: &mut RingTask) -> Task {
 #[tokio::test(start_paused = true)]
 async fn the_training_thread_alone_makes_the_steps_whose_gradients_are_brief() {
     let (driver, _outbox, mut task) = member();
-    step(&driver, Duration::ZERO).await;
-    assert_eq!(task.woken(), 1, "how long the first gradient takes was not known");
-    task.poll();
+    known(&driver, &mut task).await;
     for _ in 0..20 {
         step(&driver, BRIEF).await;
     }
     assert_eq!(task.woken(), 0);
-    assert_eq!(driver.read(Member::step), Step::new(21));
+    assert_eq!(driver.read(Member::step), Step::new(22));
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,6 +142,10 @@ async fn while_gradients_take_long_the_task_has_the_ring() {
         task.woken();
         let gradient = driver.next();
         assert_eq!(task.woken(), 1, "it hears of the step before its gradient is there");
+        task.poll();
+        let trailer = Trailer::Continue;
+        driver.execute(Command::CloseWith { trailer });
+        assert_eq!(task.woken(), 1, "and of what the training thread tells it meanwhile");
         advance(longer).await;
         compute(&driver, gradient);
         for _ in 1..OWN {
@@ -150,7 +160,7 @@ async fn while_gradients_take_long_the_task_has_the_ring() {
 async fn the_task_has_the_ring_before_the_training_thread_copies_a_state() {
     let (driver, _outbox, mut task) = member();
     let gradient = begun(&driver, &mut task).await;
-    let copying = driver.state_at(Step::new(1));
+    let copying = driver.state_at(Step::new(2));
     tokio::pin!(copying);
     assert!(copying.as_mut().now_or_never().is_none());
     compute(&driver, gradient);
