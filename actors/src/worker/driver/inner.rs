@@ -1,7 +1,6 @@
 //! What lies on a step driver: the machine, and what its commands speak of. Behind the step driver's lock; must not block.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
@@ -23,7 +22,6 @@ use super::outbox::{ActorCommand, Outbox};
 use super::{Arrival, SavedState, Task};
 use crate::fault::{self, Point};
 use crate::worker::TallyFile;
-use crate::worker::limits::BRIEF;
 
 #[derive(Debug)]
 pub(super) struct Inner {
@@ -204,16 +202,17 @@ impl Inner {
         }
     }
 
-    /// Whether the training thread is wanted for something that takes long.
+    /// Whether the training thread is wanted for something else than what is left of a small sum.
     pub(super) fn has_long_work(&self) -> bool {
-        self.over || self.copies.are_wanted() || (self.accepted.is_there() && !is_brief(self.meter.last_update()))
+        let small = self.meter.gradients_are_brief() && self.meter.updates_are_brief();
+        self.over || self.copies.are_wanted() || (self.accepted.is_there() && !small)
     }
 
     /// Whether the training thread will soon be back from it.
     pub(super) fn is_brief(&self, task: &Task) -> bool {
         match task {
-            Task::Gradient { .. } => is_brief(self.meter.last_gradient()),
-            Task::Apply { .. } => is_brief(self.meter.last_update()),
+            Task::Gradient { .. } => self.meter.gradients_are_brief(),
+            Task::Apply { .. } => self.meter.updates_are_brief(),
             Task::Load { .. } | Task::Copy { .. } | Task::Conclude { .. } | Task::End => false,
         }
     }
@@ -398,9 +397,4 @@ impl Inner {
         }
         fault::reached(Point::Tallied, self.member.step());
     }
-}
-
-/// What took so long the last time.
-fn is_brief(last: Option<Duration>) -> bool {
-    last.is_some_and(|last| last <= BRIEF)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sardana_protocol::words::Pace;
 use tokio::time::Instant;
 
-use crate::worker::limits::{PACE_LEAST, PACE_WINDOW};
+use crate::worker::limits::{BRIEF, PACE_LEAST, PACE_WINDOW};
 
 /// The last gradients' times, and the last update's.
 #[derive(Debug, Default)]
@@ -45,14 +45,14 @@ impl Meter {
         self.last_update = took.or(self.last_update);
     }
 
-    /// How long the last gradient took.
-    pub(super) fn last_gradient(&self) -> Option<Duration> {
-        self.last.back().copied()
+    /// Whether the last gradients were all [`BRIEF`]: it is not taken for brief after an empty shard that the next one will be.
+    pub(super) fn gradients_are_brief(&self) -> bool {
+        self.last.iter().max().is_some_and(|longest| *longest <= BRIEF)
     }
 
-    /// How long the last update took.
-    pub(super) const fn last_update(&self) -> Option<Duration> {
-        self.last_update
+    /// Whether the last update was.
+    pub(super) fn updates_are_brief(&self) -> bool {
+        self.last_update.is_some_and(|last| last <= BRIEF)
     }
 
     /// The median: neither an interrupted gradient nor an empty shard counts for more than others.
@@ -99,19 +99,36 @@ mod tests {
     }
 
     #[test]
-    fn the_last_ones_times_are_known_as_soon_as_they_are_over() {
+    fn gradients_are_brief_as_long_as_none_of_the_last_was_long() {
         let (mut meter, now) = (Meter::default(), Instant::now());
-        assert_eq!((meter.last_gradient(), meter.last_update()), (None, None));
-        let after = |millis| now + Duration::from_millis(millis);
-        meter.begins(now);
-        meter.ends(after(3));
-        meter.update_begins(after(5));
-        assert_eq!(meter.last_update(), None);
-        meter.update_ends(after(9));
-        // Nobody asked for that one.
-        meter.update_ends(after(30));
-        let [gradient, update] = [3, 4].map(Duration::from_millis);
-        assert_eq!((meter.last_gradient(), meter.last_update()), (Some(gradient), Some(update)));
+        let gradient = |meter: &mut Meter, took| {
+            meter.begins(now);
+            meter.ends(now + took);
+            meter.gradients_are_brief()
+        };
+        assert!(!meter.gradients_are_brief(), "it is not known");
+        assert!(gradient(&mut meter, BRIEF));
+        assert!(!gradient(&mut meter, BRIEF + Duration::from_micros(1)));
+        for _ in 1..PACE_WINDOW {
+            assert!(
+                !gradient(&mut meter, Duration::ZERO),
+                "an empty shard tells nothing of others"
+            );
+        }
+        assert!(gradient(&mut meter, BRIEF));
+    }
+
+    #[test]
+    fn an_update_is_as_brief_as_the_last_one() {
+        let (mut meter, now) = (Meter::default(), Instant::now());
+        let mut update = |took| {
+            meter.update_begins(now);
+            meter.update_ends(now + took);
+            // It was not asked for.
+            meter.update_ends(now + Duration::from_secs(9));
+            meter.updates_are_brief()
+        };
+        assert!(update(BRIEF) && !update(BRIEF + Duration::from_micros(1)) && update(Duration::ZERO));
     }
 
     #[test]

@@ -11,18 +11,19 @@ mod device_memory;
 mod inner;
 mod keeping;
 mod meter;
+mod moved;
 mod outbox;
+mod present_ring;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use sardana_collectives::gradient::{GradientBuffer, WriteMode};
-use sardana_collectives::helped::{Helped, Helper, helped};
+use sardana_collectives::helped::Helped;
 use sardana_collectives::layout::Layout;
-use sardana_collectives::ring::{CompletedSum, RingError};
+use sardana_collectives::ring::CompletedSum;
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::member::{Event, Heartbeat, Member};
 use sardana_protocol::memory::{DeviceMemory, sums_kept};
@@ -41,7 +42,9 @@ use copies::Haste;
 use inner::Inner;
 pub(crate) use keeping::names_watched;
 pub use keeping::{HeldShare, KeptSum};
+pub use moved::Moved;
 pub use outbox::{ActorCommand, Outbox};
+use present_ring::{PresentRing, Summed};
 
 /// What the training thread does next.
 #[derive(Debug)]
@@ -110,27 +113,10 @@ impl Changed {
 pub struct StepDriver {
     inner: Mutex<Inner>,
     changed: Changed,
-    /// The ring that sums, with which the training thread helps where it waits.
-    ring: Mutex<Option<Helper<Result<(), RingError>>>>,
+    ring: PresentRing,
     layout: Arc<Layout>,
     moved: Moved,
     device_memory: Mutex<Option<DeviceMemory>>,
-}
-
-/// How many bytes of states and sums a worker has fetched, copied, loaded or hashed. Every clone counts the same.
-#[derive(Debug, Clone, Default)]
-pub struct Moved(Arc<AtomicU64>);
-
-impl Moved {
-    /// So many more.
-    pub fn add(&self, bytes: usize) {
-        self.0.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    /// So many so far.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 impl StepDriver {
@@ -142,7 +128,7 @@ impl StepDriver {
         let driver = Self {
             inner: Mutex::new(inner),
             changed: Changed::default(),
-            ring: Mutex::default(),
+            ring: PresentRing::default(),
             layout,
             moved: Moved::default(),
             device_memory: Mutex::default(),
@@ -261,13 +247,15 @@ impl StepDriver {
             (inner, found) = self.task(inner);
             if found.is_none() {
                 drop(inner);
-                self.with_ring(|ring| ring.help(|| !self.lock().has_long_work()));
+                self.ring.help(|| !self.lock().has_long_work());
                 // What came before it is locked is found now; what comes after wakes this thread.
                 (inner, found) = self.task(self.lock());
             }
             // While it does something that takes long, the ring's task hears of all that it does, such as chunks of a gradient that are written.
-            let comes_back = found.as_ref().is_some_and(|task| inner.is_brief(task));
-            self.with_ring(if comes_back { Helper::come_back } else { Helper::hand_over });
+            match &found {
+                Some(task) if inner.is_brief(task) => self.ring.come_back(),
+                Some(_) | None => self.ring.hand_over(),
+            }
             if let Some(task) = found {
                 return task;
             }
@@ -276,26 +264,8 @@ impl StepDriver {
     }
 
     /// A ring that hands its sums in here, to be awaited. The training thread carries on with it where it waits for a sum.
-    pub fn helps(
-        &self,
-        ring: impl Future<Output = Result<(), RingError>> + Send + 'static,
-    ) -> Helped<Result<(), RingError>> {
-        let (helped, helper) = helped(ring);
-        let before = self.ring().replace(helper);
-        if let Some(before) = before {
-            before.hand_over();
-        }
-        helped
-    }
-
-    fn with_ring(&self, act: impl FnOnce(&Helper<Result<(), RingError>>)) {
-        if let Some(ring) = &*self.ring() {
-            act(ring);
-        }
-    }
-
-    fn ring(&self) -> MutexGuard<'_, Option<Helper<Result<(), RingError>>>> {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn helps(&self, ring: impl Future<Output = Summed> + Send + 'static) -> Helped<Summed> {
+        self.ring.begin(ring)
     }
 
     /// The same where training is a task, and not a thread of its own: see [`sardana_net::environment`].

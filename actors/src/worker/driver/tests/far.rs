@@ -1,7 +1,7 @@
 //! A worker that is alone and whose gradients lie elsewhere: no thread waits for them with the lock, and a sum that is kept does not hold memory there.
 
 use std::ops::Range;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sardana_collectives::gradient::{Lowering, Passing, Resident, ResidentError};
 use sardana_protocol::member::Command;

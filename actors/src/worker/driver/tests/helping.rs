@@ -2,11 +2,13 @@
 
 use std::future::{poll_fn, ready};
 use std::pin::Pin;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use sardana_collectives::limits::CHUNK_BYTES;
 use sardana_protocol::member::Command;
+use sardana_protocol::state::{Dtype, TensorSpec};
 use tokio::time::advance;
 
 use super::*;
@@ -17,7 +19,7 @@ const OWN: usize = SHARDS as usize - 1;
 
 /// The ring's task, which does only what it is made to, and how often it was woken.
 struct RingTask {
-    ring: Helped<Result<(), RingError>>,
+    ring: Helped<Summed>,
     woken: Arc<Woken>,
 }
 
@@ -191,4 +193,51 @@ async fn what_is_left_of_a_sum_is_the_tasks_before_an_update_that_takes_long() {
         assert_eq!(task.woken(), handed_over, "{update:?}");
         drop(apply(&driver, applied));
     }
+}
+
+/// So each travels beside the rest of the gradient.
+#[tokio::test(start_paused = true)]
+async fn chunks_of_a_long_gradient_reach_the_task_while_it_is_computed() {
+    let tensors = ["first", "second"].map(|name| TensorSpec::new(name, Dtype::F32, &[CHUNK_BYTES / 4]));
+    let layout = Arc::new(Layout::new(tensors.to_vec(), 0).unwrap());
+    let spec = JobSpec {
+        shards: SHARDS,
+        order: Order::Exact,
+        ..samples::spec()
+    };
+    let (driver, mut outbox) = StepDriver::new(&spec, layout, None);
+    driver.handle(form(1, 1, &[SHARDS - 1, SHARDS], 0));
+    let mut inbox = ring(&mut outbox);
+    let seen = Arc::new(AtomicUsize::new(0));
+    let seen_by_ring = Arc::clone(&seen);
+    let ring = driver.helps(async move {
+        while let Some(input) = inbox.recv().await {
+            if let RingInput::Piece { gradient, .. } = input {
+                for chunk in 0..2 {
+                    gradient.chunk(chunk).await.unwrap();
+                    seen_by_ring.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        }
+        Ok(())
+    });
+    let woken = Arc::default();
+    let mut task = RingTask { ring, woken };
+    task.poll();
+    // It has waited for a sum before.
+    driver.ring.help(|| true);
+    let Task::Gradient { mut buffer, mode, .. } = driver.next() else {
+        panic!("a gradient is due");
+    };
+    task.poll();
+    task.woken();
+    let mut writer = buffer.writer(driver.layout(), mode);
+    writer.write_f32(0, &[1.0; CHUNK_BYTES / 4]).unwrap();
+    assert_eq!(task.woken(), 1);
+    task.poll();
+    assert_eq!(seen.load(Ordering::SeqCst), 1);
+    writer.write_f32(1, &[1.0; CHUNK_BYTES / 4]).unwrap();
+    assert_eq!(task.woken(), 1);
+    task.poll();
+    assert_eq!(seen.load(Ordering::SeqCst), 2);
 }

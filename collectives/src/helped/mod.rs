@@ -8,6 +8,9 @@
 //! Both poll it with one waker, the relay, which knows who is to hear of it: the thread, if it helps, or has woken the future itself and
 //! comes back soon by its word; the task otherwise. So nothing changes hands when one of them stops.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +21,7 @@ use std::thread::{self, ThreadId};
 use futures_util::task::AtomicWaker;
 use tokio::runtime::Handle;
 
-/// The future, for the task: to be awaited. Dropped, it is given up, whoever was about to carry on with it.
+/// The future, for the task: to be awaited. Dropped, it is given up, and the thread does not go on with it either.
 #[derive(Debug)]
 pub struct Helped<T>(Arc<Shared<T>>);
 
@@ -46,7 +49,7 @@ enum State<T> {
 /// Who is to hear that the future can go on.
 #[derive(Debug)]
 struct Relay {
-    /// It can, and nobody has polled it since.
+    /// It can, and was not polled since.
     woken: AtomicBool,
     /// The thread looks at `woken` before it stops.
     helping: AtomicBool,
@@ -88,7 +91,7 @@ impl<T> Future for Helped<T> {
         };
         shared.turn(&mut state);
         let Some(done) = state.take_done() else { return Poll::Pending };
-        // Nobody has anything left to do.
+        // There is nothing left to do.
         shared.relay.woken.store(false, Ordering::SeqCst);
         Poll::Ready(done)
     }
@@ -150,7 +153,7 @@ impl<T> Helper<T> {
 }
 
 impl<T> Shared<T> {
-    /// The future, if nobody has it.
+    /// The future, if neither the task nor the thread polls it at the moment.
     fn free(&self) -> Option<MutexGuard<'_, State<T>>> {
         match self.state.try_lock() {
             Ok(state) => Some(state),
@@ -211,198 +214,5 @@ impl Wake for Relay {
 impl<T> fmt::Debug for Shared<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("relay", &self.relay).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::{pending, poll_fn};
-    use std::sync::atomic::AtomicUsize;
-    use std::time::Duration;
-
-    use futures_util::task::noop_waker_ref;
-    use tokio::sync::mpsc::unbounded_channel;
-
-    use super::*;
-    use crate::block_on::block_on;
-
-    /// Counts how often it is woken.
-    #[derive(Default)]
-    struct Woken(AtomicUsize);
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    impl Woken {
-        fn take(&self) -> usize {
-            self.0.swap(0, Ordering::SeqCst)
-        }
-    }
-
-    fn poll<T>(task: &mut Helped<T>, woken: &Arc<Woken>) -> Poll<T> {
-        Pin::new(task).poll(&mut Context::from_waker(&Waker::from(Arc::clone(woken))))
-    }
-
-    #[test]
-    fn what_the_thread_brings_to_its_end_is_the_tasks() {
-        let (mut task, helper) = helped(async { thread::current().id() });
-        let woken = Arc::default();
-        let by = thread::scope(|scope| {
-            let thread = scope.spawn(|| helper.help(|| true));
-            let id = thread.thread().id();
-            thread.join().unwrap();
-            id
-        });
-        assert_eq!(poll(&mut task, &woken), Poll::Ready(by));
-        helper.help(|| true);
-        assert_eq!(woken.take(), 0, "it is over");
-    }
-
-    #[test]
-    fn the_task_is_told_of_the_end_and_without_a_thread_is_a_task_as_any() {
-        let (send, mut inbox) = unbounded_channel();
-        let (mut task, helper) = helped(async move { inbox.recv().await });
-        let woken = Arc::default();
-        assert!(poll(&mut task, &woken).is_pending());
-        helper.help(|| true);
-        send.send(7).unwrap();
-        assert_eq!(woken.take(), 0, "this thread has woken it, and looks after it");
-        helper.help(|| true);
-        assert_eq!(woken.take(), 1);
-        assert_eq!(poll(&mut task, &woken), Poll::Ready(Some(7)));
-
-        let (send, mut inbox) = unbounded_channel();
-        let (mut task, _helper) = helped(async move { inbox.recv().await });
-        assert!(poll(&mut task, &woken).is_pending());
-        send.send(7).unwrap();
-        assert_eq!(woken.take(), 1, "it has never helped");
-        assert_eq!(poll(&mut task, &woken), Poll::Ready(Some(7)));
-    }
-
-    #[test]
-    fn the_task_hears_of_what_others_wake_it_for_and_of_what_the_thread_hands_over() {
-        let (send, mut inbox) = unbounded_channel();
-        let (mut task, helper) = helped(async move { while inbox.recv().await.is_some() {} });
-        let woken = Arc::default();
-        assert!(poll(&mut task, &woken).is_pending());
-        helper.help(|| true);
-        thread::scope(|scope| drop(scope.spawn(|| send.send(1))));
-        assert_eq!(woken.take(), 1, "another thread has woken it");
-        assert!(poll(&mut task, &woken).is_pending());
-        send.send(2).unwrap();
-        assert_eq!(woken.take(), 0);
-        helper.hand_over();
-        assert_eq!(woken.take(), 1);
-        assert!(poll(&mut task, &woken).is_pending());
-        helper.hand_over();
-        assert_eq!(woken.take(), 0, "there is nothing to do");
-        send.send(3).unwrap();
-        assert_eq!(
-            woken.take(),
-            1,
-            "the thread does something else for long, and wakes it meanwhile"
-        );
-        assert!(poll(&mut task, &woken).is_pending());
-        helper.come_back();
-        send.send(4).unwrap();
-        helper.help(|| true);
-        assert_eq!(woken.take(), 0, "it is done");
-        drop(send);
-        helper.help(|| true);
-        assert!(poll(&mut task, &woken).is_ready());
-    }
-
-    #[test]
-    fn the_thread_goes_on_no_longer_than_it_wants_and_the_task_does_the_rest() {
-        let turns = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&turns);
-        let (mut task, helper) = helped(poll_fn(move |context| {
-            counted.fetch_add(1, Ordering::SeqCst);
-            context.waker().wake_by_ref();
-            Poll::<()>::Pending
-        }));
-        let woken: Arc<Woken> = Arc::default();
-        helper.help(|| turns.load(Ordering::SeqCst) < 4);
-        assert_eq!((turns.load(Ordering::SeqCst), woken.take()), (4, 0));
-        assert!(poll(&mut task, &woken).is_pending());
-        helper.help(|| false);
-        assert_eq!((turns.load(Ordering::SeqCst), woken.take()), (6, 0));
-        helper.hand_over();
-        assert_eq!(woken.take(), 1);
-        assert!(poll(&mut task, &woken).is_pending());
-        assert_eq!(turns.load(Ordering::SeqCst), 7);
-    }
-
-    #[test]
-    fn what_is_given_up_is_let_go_of_though_the_thread_would_go_on_for_ever() {
-        let held = Arc::new(());
-        let kept = Arc::clone(&held);
-        let (began, begins) = std::sync::mpsc::channel();
-        let (task, helper) = helped(poll_fn(move |context| {
-            let _ = (&kept, began.send(()));
-            context.waker().wake_by_ref();
-            Poll::<()>::Pending
-        }));
-        thread::scope(|scope| {
-            let helping = scope.spawn(|| helper.help(|| true));
-            begins.recv().unwrap();
-            drop(task);
-            assert_eq!(Arc::strong_count(&held), 1, "it is dropped when the task is");
-            helping.join().unwrap();
-        });
-        helper.help(|| panic!("there is nothing to help with"));
-    }
-
-    #[test]
-    fn the_thread_is_within_the_runtime_that_the_task_is_in() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let (task, helper) = runtime.block_on(async { helped(tokio::time::sleep(Duration::from_millis(1))) });
-        thread::scope(|scope| drop(scope.spawn(|| helper.help(|| true))));
-        runtime.block_on(task);
-    }
-
-    #[test]
-    fn a_panic_is_the_threads_that_meets_it() {
-        let (mut task, helper) = helped::<()>(async { panic!("as it says") });
-        let helping = || std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| helper.help(|| true)));
-        helping().unwrap_err();
-        assert!(
-            Pin::new(&mut task)
-                .poll(&mut Context::from_waker(noop_waker_ref()))
-                .is_pending()
-        );
-    }
-
-    /// Whoever wakes it, and whoever carries on with it: nothing that was sent is left lying.
-    #[test]
-    fn no_waking_is_lost_between_the_thread_and_the_task() {
-        const EACH: usize = if cfg!(miri) { 50 } else { 20_000 };
-        let (send, mut inbox) = unbounded_channel();
-        let (task, helper) = helped(async move {
-            let mut count = 0;
-            while inbox.recv().await.is_some() {
-                count += 1;
-            }
-            count
-        });
-        let others = send.clone();
-        let counted = thread::scope(|scope| {
-            scope.spawn(move || (0..EACH).for_each(|_| others.send(()).unwrap()));
-            scope.spawn(move || {
-                for _ in 0..EACH {
-                    helper.help(|| true);
-                    send.send(()).unwrap();
-                }
-                drop(send);
-                helper.hand_over();
-            });
-            block_on(task)
-        });
-        assert_eq!(counted, 2 * EACH);
-        let (task, helper) = helped(pending::<()>());
-        drop((helper, task));
     }
 }
