@@ -11,7 +11,9 @@
 #[cfg(test)]
 mod tests;
 
+use std::any::Any;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
@@ -41,10 +43,13 @@ struct Shared<T> {
 
 enum State<T> {
     Running(Pin<Box<dyn Future<Output = T> + Send>>),
-    /// The thread has come to its end, and the task has not seen that.
-    Done(T),
+    /// It has come to its end, which the task has not seen.
+    Done(End<T>),
     Over,
 }
+
+/// What came of the future, or its panic, which is the task's whatever thread it was on.
+type End<T> = Result<T, Box<dyn Any + Send>>;
 
 /// Who is to hear that the future can go on.
 #[derive(Debug)]
@@ -90,10 +95,11 @@ impl<T> Future for Helped<T> {
             return Poll::Pending;
         };
         shared.turn(&mut state);
-        let Some(done) = state.take_done() else { return Poll::Pending };
+        let Some(end) = state.take_end() else { return Poll::Pending };
+        drop(state);
         // There is nothing left to do.
         shared.relay.woken.store(false, Ordering::SeqCst);
-        Poll::Ready(done)
+        Poll::Ready(end.unwrap_or_else(|panic| resume_unwind(panic)))
     }
 }
 
@@ -157,7 +163,7 @@ impl<T> Shared<T> {
     fn free(&self) -> Option<MutexGuard<'_, State<T>>> {
         match self.state.try_lock() {
             Ok(state) => Some(state),
-            // It panics again for those that poll it.
+            // Of a future that panicked as it was dropped nothing is left.
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
@@ -174,20 +180,22 @@ impl<T> Shared<T> {
         if !self.relay.woken.swap(false, Ordering::SeqCst) {
             return true;
         }
-        match future.as_mut().poll(&mut Context::from_waker(&self.waker)) {
-            Poll::Pending => true,
-            Poll::Ready(done) => {
-                *state = State::Done(done);
-                false
-            }
-        }
+        // After a panic nothing looks at it any more.
+        let poll = AssertUnwindSafe(|| future.as_mut().poll(&mut Context::from_waker(&self.waker)));
+        let end = match catch_unwind(poll) {
+            Ok(Poll::Pending) => return true,
+            Ok(Poll::Ready(done)) => Ok(done),
+            Err(panic) => Err(panic),
+        };
+        *state = State::Done(end);
+        false
     }
 }
 
 impl<T> State<T> {
-    fn take_done(&mut self) -> Option<T> {
+    fn take_end(&mut self) -> Option<End<T>> {
         match std::mem::replace(self, Self::Over) {
-            Self::Done(done) => Some(done),
+            Self::Done(end) => Some(end),
             other @ (Self::Running(_) | Self::Over) => {
                 *self = other;
                 None

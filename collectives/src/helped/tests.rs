@@ -4,7 +4,6 @@ use std::future::{pending, poll_fn};
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use futures_util::task::noop_waker_ref;
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::*;
@@ -149,15 +148,17 @@ fn the_thread_is_within_the_runtime_that_the_task_is_in() {
 }
 
 #[test]
-fn a_panic_is_the_threads_that_meets_it() {
-    let (mut task, helper) = helped::<()>(async { panic!("as it says") });
-    let helping = || std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| helper.help(|| true)));
-    helping().unwrap_err();
-    assert!(
-        Pin::new(&mut task)
-            .poll(&mut Context::from_waker(noop_waker_ref()))
-            .is_pending()
-    );
+fn a_panic_is_the_tasks_though_the_thread_meets_it() {
+    let (mut task, helper) = helped::<()>(poll_fn(|_| panic!("as it says")));
+    let woken = Arc::default();
+    helper.help(|| true);
+    let polled = catch_unwind(AssertUnwindSafe(|| poll(&mut task, &woken)));
+    assert_eq!(polled.unwrap_err().downcast_ref(), Some(&"as it says"));
+    helper.help(|| true);
+    assert!(poll(&mut task, &woken).is_pending(), "it is over");
+    // And where the task itself meets it.
+    let (mut task, _helper) = helped::<()>(poll_fn(|_| panic!("as it says")));
+    catch_unwind(AssertUnwindSafe(|| poll(&mut task, &woken))).unwrap_err();
 }
 
 /// Two threads wake it, and the task and the thread carry on with it: nothing that was sent is left lying.

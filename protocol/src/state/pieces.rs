@@ -152,11 +152,11 @@ impl<'a> ShareHasher<'a> {
         hasher
     }
 
-    /// Adds the next tensor, in the state's own order.
-    pub fn tensor(&mut self, bytes: &[u8]) {
-        for piece in bytes.chunks(PIECE_BYTES) {
+    /// Adds the next tensor, in the state's own order, by the hashes of its pieces.
+    pub fn pieces(&mut self, pieces: &[PieceHash]) {
+        for piece in pieces {
             self.close_full();
-            self.hasher.update(blake3::hash(piece).as_bytes());
+            self.hasher.update(&piece.bytes());
             self.next += 1;
         }
     }
@@ -206,6 +206,10 @@ mod tests {
             .collect()
     }
 
+    fn hashes(tensor: &[u8]) -> Vec<PieceHash> {
+        tensor.chunks(PIECE_BYTES).map(PieceHash::of).collect()
+    }
+
     #[test]
     fn pieces_are_cut_by_tensor_and_shares_are_runs_of_them() {
         let pieces = StatePieces::new(lengths());
@@ -237,7 +241,7 @@ mod tests {
             let mut rest = &state[..];
             for &length in &lengths {
                 let (tensor, after) = rest.split_at(length);
-                hasher.tensor(tensor);
+                hasher.pieces(&hashes(tensor));
                 rest = after;
             }
             let hashes = hasher.finish();
@@ -284,7 +288,7 @@ mod tests {
         assert_eq!(hashes[0], hashes[1]);
         assert_ne!(hashes[1], hashes[2]);
         let mut hasher = ShareHasher::new(&one, 3);
-        hasher.tensor(&[1, 2, 3, 4]);
+        hasher.pieces(&hashes(&[1, 2, 3, 4]));
         assert_eq!(hasher.finish(), hashes);
         let none = StatePieces::new([]);
         assert_eq!(ShareHasher::new(&none, 2).finish(), vec![none.hash_of(Share::WHOLE, &[]); 2]);

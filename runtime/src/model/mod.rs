@@ -14,6 +14,7 @@ mod difference;
 pub mod probe;
 pub mod saved;
 pub mod state;
+mod threads;
 #[cfg(test)]
 pub(crate) mod toys;
 

@@ -12,6 +12,7 @@ use sardana_protocol::words::Step;
 use super::difference::Difference;
 use super::saved::{restore, save};
 use super::state::{StateError, Take, shared_checked, shared_hash, state_hash, state_specs, visit_checked};
+use super::threads::are_equal;
 use super::{ModelError, SharedState, Trainable};
 use crate::data::{Sampler, Shard};
 
@@ -212,8 +213,9 @@ impl Start {
     fn is_shown_by(&self, show: &dyn Fn(Take<'_>) -> Result<(), StateError>) -> Result<bool, StateError> {
         let (mut rest, mut specs, mut same) = (&self.saved[..], self.specs.iter(), true);
         show(&mut |spec, bytes| {
-            same = same && specs.next() == Some(spec) && rest.starts_with(bytes);
-            rest = rest.get(bytes.len()..).unwrap_or_default();
+            let (expected, after) = rest.split_at(bytes.len().min(rest.len()));
+            same = same && specs.next() == Some(spec) && are_equal(expected, bytes);
+            rest = after;
         })?;
         Ok(same && specs.next().is_none())
     }

@@ -12,7 +12,7 @@ use sardana_protocol::state::{ShareHasher, StateHash, StatePieces, TensorSpec};
 use sardana_storage::manifest::encode_description;
 
 use super::state::{StateError, Take, shared_checked, visit_checked};
-use super::{SharedState, Trainable};
+use super::{SharedState, Trainable, threads};
 
 /// How the model's state is cut into pieces.
 ///
@@ -47,7 +47,7 @@ pub fn save(model: &dyn Trainable) -> Result<BytesMut, StateError> {
     let (mut saved, mut found) = (room::zeros(expected), 0);
     visit_checked(model, &mut |_, bytes| {
         if let Some(room) = saved.get_mut(found..found + bytes.len()) {
-            room.copy_from_slice(bytes);
+            threads::copy(bytes, room);
         }
         found += bytes.len();
     })?;
@@ -137,7 +137,7 @@ pub(crate) fn share_hashes_watched(
     let mut hasher = ShareHasher::new(pieces, of);
     let mut found = 0;
     visit_checked(model, &mut |_, bytes| {
-        hasher.tensor(bytes);
+        hasher.pieces(&threads::hashes(bytes));
         found += bytes.len();
         hashed(bytes.len());
     })?;

@@ -8,6 +8,7 @@ use sardana_protocol::limits::{MAX_TENSORS, MAX_TEXT_BYTES};
 use sardana_protocol::state::{Dtype, StateHash, StateHasher, TensorSpec};
 use sardana_protocol::words::Step;
 
+use super::threads::hashes;
 use super::{ModelError, SharedState, Trainable};
 
 /// Most dimensions of a tensor: numeric libraries end at 32 or before.
@@ -82,14 +83,14 @@ impl std::fmt::Display for ByteCount {
 /// When the model cannot show its state, or shows something that is none.
 pub fn state_hash(model: &dyn Trainable, step: Step) -> Result<StateHash, StateError> {
     let mut hasher = StateHasher::new(step);
-    visit_checked(model, &mut |spec, bytes| hasher.tensor(spec, bytes))?;
+    visit_checked(model, &mut |spec, bytes| hasher.pieces(spec, bytes.len(), &hashes(bytes)))?;
     Ok(hasher.finish())
 }
 
 /// The same of what a model has shared.
 pub(super) fn shared_hash(shared: &dyn SharedState, step: Step) -> Result<StateHash, StateError> {
     let mut hasher = StateHasher::new(step);
-    shared_checked(shared, &mut |spec, bytes| hasher.tensor(spec, bytes))?;
+    shared_checked(shared, &mut |spec, bytes| hasher.pieces(spec, bytes.len(), &hashes(bytes)))?;
     Ok(hasher.finish())
 }
 

@@ -1,6 +1,6 @@
 //! The ring that sums at present, with which the training thread helps where it waits for a sum. Knows no steps.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sardana_collectives::helped::{Helped, Helper, helped};
 use sardana_collectives::ring::RingError;
@@ -8,15 +8,15 @@ use sardana_collectives::ring::RingError;
 /// How a ring has ended.
 pub(super) type Summed = Result<(), RingError>;
 
-/// Locked while the training thread helps: a ring that follows begins after that.
+/// A ring that follows may begin while the training thread helps with the one before.
 #[derive(Debug, Default)]
-pub(super) struct PresentRing(Mutex<Option<Helper<Summed>>>);
+pub(super) struct PresentRing(Mutex<Option<Arc<Helper<Summed>>>>);
 
 impl PresentRing {
     /// This is it from now on. The one before is its task's alone.
     pub(super) fn begin(&self, ring: impl Future<Output = Summed> + Send + 'static) -> Helped<Summed> {
         let (helped, helper) = helped(ring);
-        let before = self.lock().replace(helper);
+        let before = self.lock().replace(Arc::new(helper));
         if let Some(before) = before {
             before.hand_over();
         }
@@ -25,8 +25,11 @@ impl PresentRing {
 
     /// See [`Helper::help`].
     pub(super) fn help(&self, more: impl Fn() -> bool) {
-        if let Some(ring) = &*self.lock() {
-            ring.help(more);
+        let Some(ring) = self.lock().clone() else { return };
+        ring.help(more);
+        if !self.lock().as_ref().is_some_and(|present| Arc::ptr_eq(present, &ring)) {
+            // The thread will not come back to it.
+            ring.hand_over();
         }
     }
 

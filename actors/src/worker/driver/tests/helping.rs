@@ -2,8 +2,10 @@
 
 use std::future::{poll_fn, ready};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
 use std::time::Duration;
 
 use sardana_collectives::limits::CHUNK_BYTES;
@@ -240,4 +242,28 @@ async fn chunks_of_a_long_gradient_reach_the_task_while_it_is_computed() {
     assert_eq!(task.woken(), 1);
     task.poll();
     assert_eq!(seen.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn a_ring_begins_while_the_thread_helps_with_the_one_before_which_is_its_tasks_then() {
+    let (present, ended) = (PresentRing::default(), AtomicBool::new(false));
+    let (began, begins) = channel();
+    let mut before = present.begin(poll_fn(move |context| {
+        let _ = began.send(());
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }));
+    let woken: Arc<Woken> = Arc::default();
+    thread::scope(|scope| {
+        scope.spawn(|| present.help(|| !ended.load(Ordering::SeqCst)));
+        begins.recv().unwrap();
+        let waker = Waker::from(Arc::clone(&woken));
+        assert!(Pin::new(&mut before).poll(&mut Context::from_waker(&waker)).is_pending());
+        let (follows, following) = channel();
+        scope.spawn(|| follows.send(present.begin(ready(Ok(())))));
+        let follows = following.recv_timeout(Duration::from_secs(30));
+        ended.store(true, Ordering::SeqCst);
+        follows.unwrap();
+    });
+    assert!(woken.0.load(Ordering::SeqCst) > 0);
 }

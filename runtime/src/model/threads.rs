@@ -1,0 +1,129 @@
+//! What is done with all bytes of a large tensor, piece by piece, by as many threads as the process has processors. A state is hashed, copied and compared
+//! several times before a worker says hello, and once more after it has loaded what others trained meanwhile: they wait for none of it, but for the worker.
+//! Must not know what tensors are for.
+
+use std::iter::zip;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, available_parallelism};
+
+use sardana_net::environment::give_way;
+use sardana_protocol::checkpoint::PieceHash;
+use sardana_protocol::limits::PIECE_BYTES;
+
+/// Memory has no more to give to more of them.
+const MOST_THREADS: usize = 8;
+
+/// Beside so many pieces for each, what a thread costs is little.
+const PIECES_EACH: usize = 4;
+
+/// The hashes of the pieces of a tensor that has these bytes.
+pub(super) fn hashes(bytes: &[u8]) -> Vec<PieceHash> {
+    let pieces = bytes.chunks(PIECE_BYTES);
+    let mut hashes = vec![PieceHash::new([0; 32]); pieces.len()];
+    share_out(zip(pieces, &mut hashes), |(piece, hash)| *hash = PieceHash::of(piece));
+    hashes
+}
+
+/// Whether both are the same bytes.
+pub(super) fn are_equal(one: &[u8], other: &[u8]) -> bool {
+    let differ = AtomicBool::new(one.len() != other.len());
+    let pieces = zip(one.chunks(PIECE_BYTES), other.chunks(PIECE_BYTES));
+    let pieces = pieces.take_while(|_| !differ.load(Ordering::Relaxed));
+    share_out(pieces, |(one, other)| {
+        if one != other {
+            differ.store(true, Ordering::Relaxed);
+        }
+    });
+    !differ.into_inner()
+}
+
+/// Copies bytes to as many others.
+///
+/// # Panics
+/// When they are not as many.
+pub(super) fn copy(from: &[u8], to: &mut [u8]) {
+    assert_eq!(from.len(), to.len());
+    share_out(zip(from.chunks(PIECE_BYTES), to.chunks_mut(PIECE_BYTES)), |(from, to)| {
+        to.copy_from_slice(from);
+    });
+}
+
+/// Does `work` with each of these pieces, in any order. The threads beside the calling one leave a busy processor to others: to the steps of workers of this
+/// host, which do not wait for this.
+fn share_out<T>(pieces: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
+    // One that ends early would have had more.
+    let others = others(pieces.size_hint().1.unwrap_or_default());
+    let pieces = Mutex::new(pieces);
+    let next = || pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let take = || {
+        while let Some(piece) = next() {
+            work(piece);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..others {
+            let take = || {
+                give_way();
+                take();
+            };
+            // Without it the others do its part.
+            let _ = thread::Builder::new().name("pieces".to_owned()).spawn_scoped(scope, take);
+        }
+        take();
+    });
+}
+
+/// How many threads beside the calling one share so many pieces.
+fn others(pieces: usize) -> usize {
+    let processors = available_parallelism().map_or(1, NonZero::get);
+    (pieces / PIECES_EACH).min(processors).min(MOST_THREADS).saturating_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No two pieces are alike.
+    fn tensor(bytes: usize) -> Vec<u8> {
+        (0..bytes).map(|at| (at / 3 + at / PIECE_BYTES) as u8).collect()
+    }
+
+    const SIZES: [usize; 5] = [0, 1, PIECE_BYTES, 2 * PIECE_BYTES + 5, 17 * PIECE_BYTES - 1];
+
+    #[test]
+    fn all_pieces_are_hashed_and_copied_and_in_their_places() {
+        for bytes in SIZES {
+            let tensor = tensor(bytes);
+            let expected: Vec<PieceHash> = tensor.chunks(PIECE_BYTES).map(PieceHash::of).collect();
+            assert_eq!(hashes(&tensor), expected, "{bytes} bytes");
+            let mut copied = vec![0xff; bytes];
+            copy(&tensor, &mut copied);
+            assert!(copied == tensor, "{bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn any_bit_and_any_length_counts() {
+        for bytes in SIZES {
+            let tensor = tensor(bytes);
+            assert!(are_equal(&tensor, &tensor.clone()), "{bytes} bytes");
+            for at in [0, bytes / 2, bytes.saturating_sub(1)] {
+                let mut other = tensor.clone();
+                let Some(byte) = other.get_mut(at) else { continue };
+                *byte ^= 0x10;
+                assert!(!are_equal(&tensor, &other), "byte {at} of {bytes}");
+                assert!(!are_equal(&tensor, &tensor[..at]), "{at} of {bytes} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn small_tensors_cost_no_thread_and_large_ones_not_more_than_there_are_processors() {
+        let processors = available_parallelism().map_or(1, NonZero::get);
+        assert_eq!([0, 1, 7].map(others), [0; 3]);
+        assert_eq!(others(8), 1.min(processors - 1));
+        assert_eq!(others(usize::MAX), processors.min(MOST_THREADS) - 1);
+    }
+}
