@@ -48,13 +48,23 @@ pub fn zeros(bytes: usize) -> BytesMut {
     zeros
 }
 
+/// Room for so many bytes, to be filled from its beginning, in large pages where the system has them.
+#[must_use]
+pub fn empty(bytes: usize) -> Vec<u8> {
+    let mut room = Vec::with_capacity(bytes);
+    #[cfg(target_os = "linux")]
+    large_pages(room.spare_capacity_mut());
+    room
+}
+
 /// Asks for large pages. It concerns no page that has been touched.
 #[cfg(target_os = "linux")]
-fn large_pages(memory: &mut [u8]) {
+fn large_pages<T>(memory: &mut [T]) {
     use rustix::mm::{Advice, madvise};
 
     /// What the system calls large, nearly everywhere.
     const LARGE: usize = 2 << 20;
+    const { assert!(size_of::<T>() == 1, "what is counted below are bytes") };
     let begin = memory.as_ptr().align_offset(LARGE);
     let Some(whole) = memory.len().checked_sub(begin).map(|rest| rest - rest % LARGE) else {
         return;
@@ -77,6 +87,17 @@ mod tests {
         for length in [0, 1, 4_095, (2 << 20) - 1, 5 << 20, (9 << 20) + 17] {
             let zeros = zeros(length);
             assert!(zeros.len() == length && zeros.iter().all(|&byte| byte == 0));
+        }
+    }
+
+    #[test]
+    fn empty_room_is_filled_without_more() {
+        for length in [0, 1, (2 << 20) - 1, (9 << 20) + 17] {
+            let mut room = empty(length);
+            let (begin, capacity) = (room.as_ptr(), room.capacity());
+            room.resize(length, 7);
+            assert!(room.iter().all(|&byte| byte == 7));
+            assert_eq!((room.as_ptr(), room.capacity()), (begin, capacity));
         }
     }
 

@@ -98,7 +98,7 @@ fn copy(
             buffer.clear();
             buffer
         }
-        Some(_) | None => Vec::with_capacity(bytes),
+        Some(_) | None => room::empty(bytes),
     };
     let mut copies: Vec<Vec<u8>> = ranges.iter().map(|range| buffer(range.len())).collect();
     let mut start = 0;

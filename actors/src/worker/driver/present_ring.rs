@@ -47,7 +47,7 @@ impl PresentRing {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Helper<Summed>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Helper<Summed>>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
