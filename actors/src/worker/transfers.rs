@@ -22,6 +22,7 @@ use super::hashing::hashed;
 use super::restoring::Reader;
 use crate::fault::{self, Point};
 use crate::peers::{CopyError, FollowedSum, Peers};
+use crate::room;
 use crate::watched::Watched;
 
 /// Tells a transfer from those before it, which may say their end late.
@@ -239,7 +240,8 @@ async fn come(mut copies: oneshot::Receiver<Vec<Bytes>>, moved: &Moved, sign: im
 /// An empty buffer whose memory is there already: the system finds a page only when it is first written to, which takes longer
 /// than to copy into it.
 fn touched(bytes: usize) -> Vec<u8> {
-    let mut room = vec![1; bytes];
+    let mut room = room::empty(bytes);
+    room.resize(bytes, 1);
     room.clear();
     room
 }

@@ -94,9 +94,11 @@ fn carried(bytes: usize) -> Vec<u8> {
         (mixed ^ mixed >> 31).to_le_bytes()
     };
     let mut carried = vec![0; bytes];
-    for (part, index) in carried.chunks_mut(8).zip(0..) {
-        part.copy_from_slice(&word(index)[..part.len()]);
+    let (words, rest) = carried.as_chunks_mut::<8>();
+    for (index, place) in (0..).zip(&mut *words) {
+        *place = word(index);
     }
+    rest.copy_from_slice(&word(words.len() as u64)[..rest.len()]);
     carried
 }
 
