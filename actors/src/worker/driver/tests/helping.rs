@@ -247,7 +247,7 @@ async fn chunks_of_a_long_gradient_reach_the_task_while_it_is_computed() {
 #[test]
 fn a_ring_begins_while_the_thread_helps_with_the_one_before_which_is_its_tasks_then() {
     let (present, ended) = (PresentRing::default(), AtomicBool::new(false));
-    let (began, begins) = channel();
+    let ((began, begins), (follows, following)) = (channel(), channel());
     let mut before = present.begin(poll_fn(move |context| {
         let _ = began.send(());
         context.waker().wake_by_ref();
@@ -259,11 +259,10 @@ fn a_ring_begins_while_the_thread_helps_with_the_one_before_which_is_its_tasks_t
         begins.recv().unwrap();
         let waker = Waker::from(Arc::clone(&woken));
         assert!(Pin::new(&mut before).poll(&mut Context::from_waker(&waker)).is_pending());
-        let (follows, following) = channel();
         scope.spawn(|| follows.send(present.begin(ready(Ok(())))));
-        let follows = following.recv_timeout(Duration::from_secs(30));
+        let begun = following.recv_timeout(Duration::from_secs(30));
         ended.store(true, Ordering::SeqCst);
-        follows.unwrap();
+        begun.unwrap();
     });
     assert!(woken.0.load(Ordering::SeqCst) > 0);
 }
