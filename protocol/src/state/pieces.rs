@@ -206,7 +206,7 @@ mod tests {
             .collect()
     }
 
-    fn hashes(tensor: &[u8]) -> Vec<PieceHash> {
+    fn pieces_of(tensor: &[u8]) -> Vec<PieceHash> {
         tensor.chunks(PIECE_BYTES).map(PieceHash::of).collect()
     }
 
@@ -241,7 +241,7 @@ mod tests {
             let mut rest = &state[..];
             for &length in &lengths {
                 let (tensor, after) = rest.split_at(length);
-                hasher.pieces(&hashes(tensor));
+                hasher.pieces(&pieces_of(tensor));
                 rest = after;
             }
             let hashes = hasher.finish();
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(hashes[0], hashes[1]);
         assert_ne!(hashes[1], hashes[2]);
         let mut hasher = ShareHasher::new(&one, 3);
-        hasher.pieces(&hashes(&[1, 2, 3, 4]));
+        hasher.pieces(&pieces_of(&[1, 2, 3, 4]));
         assert_eq!(hasher.finish(), hashes);
         let none = StatePieces::new([]);
         assert_eq!(ShareHasher::new(&none, 2).finish(), vec![none.hash_of(Share::WHOLE, &[]); 2]);
