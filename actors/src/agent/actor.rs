@@ -37,6 +37,8 @@ pub(super) enum Message {
     Start,
     /// By a child's task: it ended.
     Ended { worker: WorkerId, how: String, ending: Ending },
+    /// By a child's task, after that: the system has taken back all that it had.
+    Gone { worker: WorkerId },
     /// By the system: a child has stopped, has gone on, or has ended.
     LookAtChildren,
     /// By the clock: look after the certificates.
@@ -89,6 +91,8 @@ pub(super) struct State {
     /// Where children count their gradients; private to this user, and gone with the agent.
     pub(super) counts: Counts,
     pub(super) children: BTreeMap<WorkerId, Running>,
+    /// Children that have ended, and are not gone.
+    pub(super) going: BTreeMap<WorkerId, Running>,
     pub(super) reporting: Reporting,
     pub(super) certificates: Certificates,
     pub(super) printer: Option<Printer>,
@@ -150,6 +154,7 @@ impl Actor for Shell {
             memory: memory::available(),
             counts,
             children: BTreeMap::new(),
+            going: BTreeMap::new(),
             reporting,
             printer,
             certificates,
@@ -181,7 +186,8 @@ impl Actor for Shell {
         let _in = state.span.clone().entered();
         match message {
             Message::Start => state.start(&myself),
-            Message::Ended { worker, how, ending } => state.ended(&myself, worker, how, ending),
+            Message::Ended { worker, how, ending } => state.ended(worker, how, ending),
+            Message::Gone { worker } => state.gone(&myself, worker),
             Message::LookAtChildren => state.look_at_children(),
             Message::LookAfterCertificates => state.look_after_certificates(&myself),
             Message::Ordered(order) => state.ordered(&myself, order),
@@ -208,7 +214,7 @@ impl Actor for Shell {
             Message::Show { reply } => reply.send(format!("{state:?}")).unwrap(),
             Message::EndNow => state.end_children(),
         }
-        if state.mode >= Mode::Draining && state.children.is_empty() {
+        if state.mode >= Mode::Draining && state.children.is_empty() && state.going.is_empty() {
             myself.stop(None);
         }
         state.tell_absence();

@@ -13,6 +13,8 @@ use sardana_net::wire::limits::BUNDLE_BYTES;
 use sardana_net::wire::{FrameError, read_frame_blocking};
 use serde::{Deserialize, Serialize};
 
+use super::ends::hold;
+
 /// The environment variable that tells a program that it is a worker with a bundle on its standard input.
 pub const BUNDLE_VARIABLE: &str = "SARDANA_WORKER";
 
@@ -40,6 +42,8 @@ pub struct Bundle {
     pub tally: Option<PathBuf>,
     /// How many bytes of its host's memory it may use in all, if that is known.
     pub memory: Option<u64>,
+    /// Pipes of its agent's by which that learns of its end at once.
+    pub ends: Vec<PathBuf>,
 }
 
 /// Why a bundle could not be received.
@@ -75,7 +79,7 @@ pub fn receive_bundle() -> Result<Option<Bundle>, BundleError> {
     if io::stdin().is_terminal() {
         return Err(BundleError::Missing);
     }
-    let bundle = read_frame_blocking(&mut io::stdin().lock(), BUNDLE_BYTES)?.ok_or(BundleError::Missing)?;
+    let bundle: Bundle = read_frame_blocking(&mut io::stdin().lock(), BUNDLE_BYTES)?.ok_or(BundleError::Missing)?;
     std::thread::Builder::new()
         .name("agent-watch".to_owned())
         .spawn(move || {
@@ -88,5 +92,6 @@ pub fn receive_bundle() -> Result<Option<Bundle>, BundleError> {
             process::exit(ORPHANED);
         })
         .map_err(FrameError::Io)?;
+    bundle.ends.iter().cloned().for_each(hold);
     Ok(Some(bundle))
 }

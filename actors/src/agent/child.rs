@@ -12,6 +12,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
 
 use super::bundle::{BUNDLE_VARIABLE, Bundle, OWN_GROUP};
+use super::ends::{Ends, ending};
 use super::group::Group;
 
 /// Exit code of a worker that may be started again: the network, or a dismissal. So may a worker that ends with any other code but
@@ -98,8 +99,14 @@ impl Process {
         (self.child.stdout.take(), self.child.stderr.take())
     }
 
-    /// Hands over the bundle, then carries out orders until the end. Returns how it ended, in words, and whether well.
-    pub(super) async fn run(mut self, bundle: &Bundle, mut orders: mpsc::UnboundedReceiver<Order>) -> (String, Ending) {
+    /// Hands over the bundle, then carries out orders until the end. Returns how it ended, in words, and whether well: where it ends badly, as soon as no thread
+    /// of it runs any more. The system may take long then to take back what it had.
+    pub(super) async fn run(
+        &mut self,
+        bundle: &Bundle,
+        mut ends: Ends,
+        mut orders: mpsc::UnboundedReceiver<Order>,
+    ) -> (String, Ending) {
         let mut frame = Vec::new();
         let given = match write_frame_blocking(&mut frame, bundle, BUNDLE_BYTES) {
             Ok(()) => self.lifeline.write_all(&frame).await.map_err(|error| error.to_string()),
@@ -112,17 +119,30 @@ impl Process {
         loop {
             tokio::select! {
                 biased;
-                ended = self.child.wait() => {
-                    // What it has started ends with it.
-                    self.kill_group();
-                    return match ended {
-                        Ok(status) => (words(status), Ending::of(status)),
-                        Err(error) => (format!("it could not be waited for: {error}"), Ending::Bad),
-                    };
+                ended = self.child.wait() => return self.ended(ended),
+                () = ends.one() => {
+                    if let Some(status) = self.pid().and_then(ending) {
+                        return self.ended(Ok(status));
+                    }
                 }
                 Some(order) = orders.recv() => self.obey(order),
             }
         }
+    }
+
+    fn ended(&mut self, how: io::Result<ExitStatus>) -> (String, Ending) {
+        // What it has started ends with it.
+        self.kill_group();
+        match how {
+            Ok(status) => (words(status), Ending::of(status)),
+            Err(error) => (format!("it could not be waited for: {error}"), Ending::Bad),
+        }
+    }
+
+    /// Waits until all that it had is free for others.
+    pub(super) async fn gone(mut self) {
+        // How it ended has been told.
+        let _ = self.child.wait().await;
     }
 
     fn obey(&self, order: Order) {

@@ -15,11 +15,12 @@ use tokio::time::{Instant, sleep};
 use super::actor::{Message, State};
 use super::away::Mode;
 use super::child::{Ending, Order, Process, Streams};
+use super::ends::Ends;
 use super::start_error::StartError;
 use super::{AgentEvent, Bundle};
 use crate::worker::TallyFile;
 
-/// A child that runs.
+/// A child that runs, or has ended and is not gone: the system is still taking back its memory.
 #[derive(Debug)]
 pub(super) struct Running {
     task: AbortHandle,
@@ -32,6 +33,8 @@ pub(super) struct Running {
     pub(super) leaving: bool,
     /// As last seen.
     pub(super) motion: Motion,
+    /// So long after it is gone another one is started in its place, once it has ended and if one is.
+    successor: Option<Duration>,
 }
 
 impl Drop for Running {
@@ -80,7 +83,7 @@ impl State {
             reason: error.to_string(),
         });
         if self.restarts_left > 0 && error.may_pass() {
-            self.replace(myself, Duration::ZERO, None);
+            start_after(self.replace_after(Duration::ZERO, None), myself);
         } else {
             self.some_failed = true;
             self.one_less();
@@ -117,6 +120,7 @@ impl State {
         let pid = process
             .pid()
             .ok_or_else(|| StartError::System("a process has no id".to_owned()))?;
+        let ends = Ends::beside(&tally);
         let bundle = Bundle {
             credentials,
             coordinator: self.config.coordinator.clone(),
@@ -124,13 +128,16 @@ impl State {
             advertise: self.config.advertise,
             tally: Some(tally.clone()),
             memory: self.memory.map(|memory| memory / u64::from(self.wanted())),
+            ends: ends.paths().to_vec(),
         };
         let agent = myself.clone();
         let (orders, given) = mpsc::unbounded_channel();
         let task = tokio::spawn(async move {
-            let (how, ending) = process.run(&bundle, given).await;
+            let (how, ending) = process.run(&bundle, ends, given).await;
             // The agent is gone only if the program ends.
             let _ = agent.cast(Message::Ended { worker, how, ending });
+            process.gone().await;
+            let _ = agent.cast(Message::Gone { worker });
         });
         self.processes().insert(worker, pid);
         self.children.insert(
@@ -143,22 +150,27 @@ impl State {
                 berth,
                 leaving: false,
                 motion: Motion::Runs,
+                successor: None,
             },
         );
         Ok(pid)
     }
 
-    /// The lowest berth that no child has.
+    /// The lowest berth that no child has, nor one that is not gone.
     fn free_berth(&self) -> usize {
-        let taken: BTreeSet<usize> = self.children.values().map(|child| child.berth).collect();
+        let all = self.children.values().chain(self.going.values());
+        let taken: BTreeSet<usize> = all.map(|child| child.berth).collect();
         let mut all = 0..;
         all.find(|berth| !taken.contains(berth))
             .expect("there are more numbers than children")
     }
 
-    pub(super) fn ended(&mut self, myself: &ActorRef<Message>, worker: WorkerId, mut how: String, ending: Ending) {
+    /// No thread of it runs any more.
+    pub(super) fn ended(&mut self, worker: WorkerId, mut how: String, ending: Ending) {
         self.processes().remove(&worker);
-        let Some(child) = self.children.remove(&worker) else { return };
+        let Some(mut child) = self.children.remove(&worker) else {
+            return;
+        };
         let tally = TallyFile::read(&child.tally);
         // Read once: a host has thousands of children in the life of a long job. A file that cannot be removed goes with its folder.
         let _ = std::fs::remove_file(&child.tally);
@@ -185,11 +197,20 @@ impl State {
         });
         self.tell(AgentEvent::Ended { worker, how });
         if returning {
-            self.start_one_more(myself);
+            self.pending += 1;
+            child.successor = Some(Duration::ZERO);
         } else if failed {
-            self.replace(myself, lived, tally);
+            child.successor = Some(self.replace_after(lived, tally));
         } else if !(keeping && child.leaving) {
             self.one_less();
+        }
+        self.going.insert(worker, child);
+    }
+
+    /// All that it had is free for others.
+    pub(super) fn gone(&mut self, myself: &ActorRef<Message>, worker: WorkerId) {
+        if let Some(wait) = self.going.remove(&worker).and_then(|child| child.successor) {
+            start_after(wait, myself);
         }
     }
 
@@ -208,6 +229,7 @@ impl State {
         }
         self.processes().retain(|worker, _| go_on.contains(worker));
         self.children.retain(|worker, _| go_on.contains(worker));
+        self.going.clear();
     }
 
     /// How many run or will be started.
@@ -229,16 +251,19 @@ impl State {
         }
     }
 
-    /// Starts a worker for one that ended, or could not be started.
-    fn replace(&mut self, myself: &ActorRef<Message>, lived: Duration, tally: Option<Tally>) {
+    /// A worker is to be started for one that ended, or could not be started: after how long.
+    fn replace_after(&mut self, lived: Duration, tally: Option<Tally>) -> Duration {
         self.restarts_left -= 1;
         self.pending += 1;
-        let wait = self.replacing.wait(lived, tally);
-        let agent = myself.clone();
-        tokio::spawn(async move {
-            sleep(wait).await;
-            // The agent is gone only if the program ends.
-            let _ = agent.cast(Message::Start);
-        });
+        self.replacing.wait(lived, tally)
     }
+}
+
+fn start_after(wait: Duration, myself: &ActorRef<Message>) {
+    let agent = myself.clone();
+    tokio::spawn(async move {
+        sleep(wait).await;
+        // The agent is gone only if the program ends.
+        let _ = agent.cast(Message::Start);
+    });
 }

@@ -14,6 +14,7 @@ mod child;
 mod children;
 mod counts;
 mod depot;
+mod ends;
 mod group;
 pub mod limits;
 mod motion;

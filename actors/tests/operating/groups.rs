@@ -154,6 +154,7 @@ async fn a_worker_whose_agent_is_gone_ends_with_all_that_it_has_started() {
         advertise: None,
         tally: None,
         memory: None,
+        ends: Vec::new(),
     };
     let mut lifeline = worker.stdin.take().unwrap();
     let mut frame = Vec::new();

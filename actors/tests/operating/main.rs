@@ -6,6 +6,7 @@
 #[path = "../../../storage/tests/catalogue/disk.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod disk;
+mod ends;
 mod groups;
 #[path = "../strangers/log.rs"]
 mod log;

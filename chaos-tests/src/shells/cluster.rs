@@ -311,6 +311,7 @@ impl Process {
             advertise: None,
             tally: None,
             memory: None,
+            ends: Vec::new(),
         };
         let build = |_: &_| {
             let wrong = self.circumstances.wrong.filter(|_| serial == 1);

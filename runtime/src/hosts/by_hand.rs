@@ -62,6 +62,7 @@ pub fn bundle_from(path: &Path, keyring: &Keyring) -> Result<Bundle, ByHandError
         memory: memory::available()
             .zip(memory::used())
             .map(|(left, used)| left.saturating_add(used.now)),
+        ends: Vec::new(),
     })
 }
 

@@ -44,5 +44,6 @@ pub(crate) fn bundle(coordinator: &Coordinator, credentials: Credentials) -> Bun
         advertise: None,
         tally: None,
         memory: None,
+        ends: Vec::new(),
     }
 }

@@ -1,0 +1,204 @@
+//! An agent learns at once that a child has ended.
+//!
+//! The system tells a parent that its child has ended, and closes the child's files, only once it has taken back the child's memory, which takes a tenth of a second
+//! or more for each GiB in small pages. Others would wait for that. So two threads of the child each hold a pipe of the agent's open, in a table of files that no
+//! other thread has: it is closed as soon as that thread has ended. Memory is taken back by the last thread to end, which is one of these two at most. How the
+//! process ends is known by then.
+
+#![cfg_attr(
+    target_os = "linux",
+    expect(
+        unsafe_code,
+        reason = "the files of one thread are taken apart from those of all others, and closed by number"
+    )
+)]
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::thread;
+
+use futures_util::future::select_all;
+use rustix::fs::OFlags;
+use rustix::process::Signal;
+use tokio::net::unix::pipe;
+
+/// How many threads of a child hold a pipe open: one more than may be the last.
+#[cfg(target_os = "linux")]
+const PIPES: usize = 2;
+
+/// Such a thread does nothing.
+const STACK_BYTES: usize = 64 << 10;
+
+/// The agent's ends of the pipes of one child.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    paths: Vec<PathBuf>,
+    /// Those that have not ended.
+    pipes: Vec<pipe::Receiver>,
+}
+
+impl Ends {
+    /// Makes the pipes as files beside this one, which only this child has. Where there are none the agent learns of its end when that is over.
+    pub(super) fn beside(tally: &Path) -> Self {
+        Self::make(tally)
+            .inspect_err(|error| tracing::debug!(%error, "the end of a worker will be known when it is over"))
+            .unwrap_or_default()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn make(tally: &Path) -> io::Result<Self> {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+        let mut ends = Self::default();
+        for number in 0..PIPES {
+            let mut path = tally.as_os_str().to_owned();
+            path.push(format!(".end{number}"));
+            let path = PathBuf::from(path);
+            mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
+            ends.pipes.push(pipe::OpenOptions::new().open_receiver(&path)?);
+            ends.paths.push(path);
+        }
+        Ok(ends)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn make(_: &Path) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// What the child opens.
+    pub(super) fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
+    /// Returns when a thread that held one of them has ended, once for each.
+    pub(super) async fn one(&mut self) {
+        if self.pipes.is_empty() {
+            return std::future::pending().await;
+        }
+        let ((), ended, _) = select_all(self.pipes.iter().map(|pipe| Box::pin(ended(pipe)))).await;
+        self.pipes.swap_remove(ended);
+    }
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        for path in &self.paths {
+            // What is left goes with its folder.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Returns when a process has opened this pipe and closed it.
+async fn ended(pipe: &pipe::Receiver) {
+    while pipe.readable().await.is_ok() {
+        match pipe.try_read(&mut [0]) {
+            Ok(1..) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(0) | Err(_) => return,
+        }
+    }
+}
+
+/// How a child ends that has not ended yet; none if it does not, or if it will end well, as far as is known.
+pub(super) fn ending(pid: u32) -> Option<ExitStatus> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    status_in(&stat)
+}
+
+/// The last field, by proc_pid_stat(5), is the exit status in the form of wait(2), from when the process is told to end.
+fn status_in(stat: &str) -> Option<ExitStatus> {
+    let status = ExitStatus::from_raw(stat.split_ascii_whitespace().next_back()?.parse().ok()?);
+    // By these a process stands still, and the field says so.
+    let stops = [Signal::STOP, Signal::TSTP, Signal::TTIN, Signal::TTOU].map(Signal::as_raw);
+    let stands_still = status.signal().is_some_and(|signal| stops.contains(&signal));
+    (!status.success() && !stands_still).then_some(status)
+}
+
+/// In a child: from now on its agent learns of its end by this pipe. Where that cannot be, it does so later.
+pub(super) fn hold(pipe: PathBuf) {
+    let held = move || {
+        // The agent has it open; one that is gone is not waited for.
+        let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+        let opened = close_all().and_then(|()| OpenOptions::new().write(true).custom_flags(nonblocking).open(pipe));
+        while opened.is_ok() {
+            thread::park();
+        }
+    };
+    // The program goes on without.
+    let _ = thread::Builder::new()
+        .name("end".to_owned())
+        .stack_size(STACK_BYTES)
+        .spawn(held);
+}
+
+/// From now on this thread's files are its own, and there are none.
+#[cfg(target_os = "linux")]
+fn close_all() -> io::Result<()> {
+    use std::os::fd::RawFd;
+
+    use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+    // SAFETY: this thread uses no file that another one has opened, and no other thread sees what it opens.
+    unsafe { unshare_unsafe(UnshareFlags::FILES)? };
+    let files = fs::read_dir("/proc/thread-self/fd")?
+        .map(|entry| Ok(entry?.file_name().to_str().and_then(|name| name.parse().ok())))
+        .collect::<io::Result<Vec<Option<RawFd>>>>()?;
+    for file in files.into_iter().flatten() {
+        // SAFETY: this is the copy of this thread, which uses none. That of the folder above is closed already, which is the only error, and its number nobody's.
+        let _ = unsafe { rustix::io::try_close(file) };
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn close_all() -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_a_process_ends_is_the_last_field() {
+        let found = |last: &str| status_in(&format!("7 (a name) of) Z 1 7 7 0 -1 4 0 {last}\n"));
+        assert_eq!(found("9").and_then(|status| status.signal()), Some(9));
+        assert_eq!(found("139").and_then(|status| status.signal()), Some(11), "with a core");
+        assert_eq!(found("256").and_then(|status| status.code()), Some(1));
+        // It runs, or ends well; it stands still.
+        for other in ["0", "19", "20", "21", "22"] {
+            assert_eq!(found(other), None, "{other}");
+        }
+        assert_eq!(found("nothing"), None);
+        assert_eq!(status_in(""), None);
+        assert_eq!(ending(std::process::id()), None, "this process does not end");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_pipe_ends_when_all_that_have_opened_it_have_closed_it() {
+        let place = tempfile::tempdir().unwrap();
+        let mut ends = Ends::beside(&place.path().join("7"));
+        let paths = ends.paths().to_vec();
+        let open = |path: &PathBuf| OpenOptions::new().write(true).open(path).unwrap();
+        let [one, other] = [open(&paths[0]), open(&paths[1])];
+        let again = open(&paths[0]);
+        tokio::select! {
+            biased;
+            () = ends.one() => panic!("both are open"),
+            () = tokio::task::yield_now() => {}
+        }
+        drop((one, other));
+        ends.one().await;
+        drop(again);
+        ends.one().await;
+        drop(ends);
+        assert!(fs::read_dir(place.path()).unwrap().next().is_none());
+    }
+}
