@@ -99,7 +99,9 @@ async fn over_a_long_way_on_which_some_is_lost() -> Result<()> {
         return Ok(());
     };
     let carried = proxy::lay(&network, proxy, &workers, DELAY).await?;
-    let mut site = Site::over(bulky(), network)?;
+    // Each takes seconds, as what is lost slows down all.
+    let setup = Setup { steps: 6, ..bulky() };
+    let mut site = Site::over(setup, network)?;
     site.far = true;
     site.coordinate().await?;
     for host in workers {

@@ -18,7 +18,8 @@ fn unequal(workers: u32) -> Setup {
         batch: 48,
         samples: 96,
         steps: 120,
-        rest_us: 2_000,
+        // Longer than what a busy host adds to each.
+        rest_us: 4_000,
         slower: 4,
         balance: Balance::After(Calm {
             time: Duration::from_millis(500),
