@@ -24,8 +24,23 @@ pub(crate) async fn or_tell<T>(work: impl Future<Output = T>, tell: impl FnOnce(
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::panic::AssertUnwindSafe;
+
+    use futures_util::FutureExt;
 
     use super::or_tell;
+
+    #[tokio::test]
+    async fn work_that_panics_tells_and_goes_on_panicking() {
+        let told = Cell::new(false);
+        let work = async {
+            tokio::task::yield_now().await;
+            panic!("as the test wants")
+        };
+        let work = AssertUnwindSafe(or_tell(work, || told.set(true)));
+        let panicked: Result<(), _> = work.catch_unwind().await;
+        assert!(panicked.is_err() && told.get());
+    }
 
     #[tokio::test]
     async fn work_that_ends_well_or_is_dropped_tells_nothing() {

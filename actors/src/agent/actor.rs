@@ -186,7 +186,7 @@ impl Actor for Shell {
         let _in = state.span.clone().entered();
         match message {
             Message::Start => state.start(&myself),
-            Message::Ended { worker, how, ending } => state.ended(worker, how, ending),
+            Message::Ended { worker, how, ending } => state.ended(&myself, worker, how, ending),
             Message::Gone { worker } => state.gone(&myself, worker),
             Message::LookAtChildren => state.look_at_children(),
             Message::LookAfterCertificates => state.look_after_certificates(&myself),

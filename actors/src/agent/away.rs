@@ -112,12 +112,6 @@ impl State {
         self.tell(AgentEvent::Back { left, reason });
     }
 
-    pub(super) fn start_one_more(&mut self, myself: &ActorRef<Message>) {
-        self.pending += 1;
-        // The actor itself handles it.
-        let _ = myself.cast(Message::Start);
-    }
-
     /// The last workers did not leave in time. An end that is seen costs the others less than a machine that vanishes.
     pub(super) fn leave_now(&mut self, absence: u64) {
         if self.mode != Mode::Away || self.absence.number != absence {

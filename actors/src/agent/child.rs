@@ -99,8 +99,8 @@ impl Process {
         (self.child.stdout.take(), self.child.stderr.take())
     }
 
-    /// Hands over the bundle, then carries out orders until the end. Returns how it ended, in words, and whether well: where it ends badly, as soon as no thread
-    /// of it runs any more. The system may take long then to take back what it had.
+    /// Hands over the bundle, then carries out orders until the end. Returns how it ended, in words, and whether well: where it ends badly, and the worker
+    /// holds the pipes, as soon as that is decided. Threads of it may still run for a moment, and the system may take long to take back what it had.
     pub(super) async fn run(
         &mut self,
         bundle: &Bundle,

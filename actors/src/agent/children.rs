@@ -165,8 +165,8 @@ impl State {
             .expect("there are more numbers than children")
     }
 
-    /// No thread of it runs any more.
-    pub(super) fn ended(&mut self, worker: WorkerId, mut how: String, ending: Ending) {
+    /// It does no more work, whether it is gone or not.
+    pub(super) fn ended(&mut self, myself: &ActorRef<Message>, worker: WorkerId, mut how: String, ending: Ending) {
         self.processes().remove(&worker);
         let Some(mut child) = self.children.remove(&worker) else {
             return;
@@ -196,15 +196,26 @@ impl State {
             restarting,
         });
         self.tell(AgentEvent::Ended { worker, how });
-        if returning {
-            self.pending += 1;
-            child.successor = Some(Duration::ZERO);
-        } else if failed {
+        if failed {
             child.successor = Some(self.replace_after(lived, tally));
-        } else if !(keeping && child.leaving) {
+        }
+        let leaving = child.leaving;
+        self.going.insert(worker, child);
+        if returning {
+            self.start_one_more(myself);
+        } else if !(failed || keeping && leaving) {
             self.one_less();
         }
-        self.going.insert(worker, child);
+    }
+
+    /// In the place of one that is going and has no successor, if there is one: two may not fit into the memory, nor on one GPU. Else at once.
+    pub(super) fn start_one_more(&mut self, myself: &ActorRef<Message>) {
+        self.pending += 1;
+        match self.going.values_mut().find(|child| child.successor.is_none()) {
+            Some(going) => going.successor = Some(Duration::ZERO),
+            // The actor itself handles it.
+            None => drop(myself.cast(Message::Start)),
+        }
     }
 
     /// All that it had is free for others.

@@ -4,25 +4,30 @@
 //! or more for each GiB in small pages. Others would wait for that. So two threads of the child each hold a pipe of the agent's open, in a table of files that no
 //! other thread has: it is closed as soon as that thread has ended. Memory is taken back by the last thread to end, which is one of these two at most. How the
 //! process ends is known by then.
+//!
+//! That holds for a child that is the worker itself, or a shell that has become it (`exec`). Of a shell that waits for it the agent learns when that ends.
 
 #![cfg_attr(
     target_os = "linux",
     expect(
         unsafe_code,
-        reason = "the files of one thread are taken apart from those of all others, by a system call"
+        reason = "the files and the signals of one thread are taken apart from those of all others, by system calls"
     )
 )]
 
-use std::fs::{self, OpenOptions};
+use std::fs;
+#[cfg(target_os = "linux")]
+use std::fs::OpenOptions;
 use std::io;
+#[cfg(target_os = "linux")]
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+#[cfg(target_os = "linux")]
 use std::thread;
 
 use futures_util::future::select_all;
-use rustix::fs::OFlags;
 use rustix::process::Signal;
 use tokio::net::unix::pipe;
 
@@ -31,6 +36,7 @@ use tokio::net::unix::pipe;
 const PIPES: usize = 2;
 
 /// Such a thread does nothing.
+#[cfg(target_os = "linux")]
 const STACK_BYTES: usize = 64 << 10;
 
 /// The agent's ends of the pipes of one child.
@@ -107,8 +113,9 @@ async fn ended(pipe: &pipe::Receiver) {
 
 /// How a child ends that has not ended yet; none if it does not, or if it will end well, as far as is known.
 pub(super) fn ending(pid: u32) -> Option<ExitStatus> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    status_in(&stat)
+    // The program's name is in it, which may be any bytes.
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    status_in(&String::from_utf8_lossy(&stat))
 }
 
 /// The last field, by proc_pid_stat(5), is the exit status in the form of wait(2), from when the process is told to end.
@@ -121,26 +128,31 @@ fn status_in(stat: &str) -> Option<ExitStatus> {
 }
 
 /// In a child: from now on its agent learns of its end by this pipe. Where that cannot be, it does so later.
+#[cfg(target_os = "linux")]
 pub(super) fn hold(pipe: PathBuf) {
     let held = move || {
         // The agent has it open; one that is gone is not waited for.
-        let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
-        let opened = close_all().and_then(|()| OpenOptions::new().write(true).custom_flags(nonblocking).open(pipe));
+        let opened = close_all().and_then(|()| {
+            let mut options = OpenOptions::new();
+            options.write(true).custom_flags(libc::O_NONBLOCK).open(pipe)
+        });
         while opened.is_ok() {
             thread::park();
         }
     };
+    let thread = thread::Builder::new().name("end".to_owned()).stack_size(STACK_BYTES);
     // The program goes on without.
-    let _ = thread::Builder::new()
-        .name("end".to_owned())
-        .stack_size(STACK_BYTES)
-        .spawn(held);
+    let _ = without_signals(|| thread.spawn(held));
 }
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn hold(_: PathBuf) {}
 
 /// From now on this thread's files are its own, and there are none. Linux 5.9 can do that, also in containers whose processes may not call `unshare`.
 #[cfg(target_os = "linux")]
 fn close_all() -> io::Result<()> {
-    // SAFETY: this thread uses no file that another one has opened, and no other thread sees what it opens.
+    // SAFETY: the numbers are of this thread alone from then on, and all others keep their files. Nothing that this thread runs uses one that was opened before: it
+    // opens one pipe and waits, its stack and its panics need none, and no handler of a signal runs on it.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE) };
     if closed == 0 {
         Ok(())
@@ -149,9 +161,25 @@ fn close_all() -> io::Result<()> {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
-fn close_all() -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
+/// A thread that is spawned in it takes no signal from others of its process: what handles one may use files.
+#[cfg(target_os = "linux")]
+fn without_signals<T>(spawn: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    use std::mem::MaybeUninit;
+    use std::ptr;
+
+    let [mut all, mut before] = [MaybeUninit::uninit(), MaybeUninit::uninit()];
+    // SAFETY: each set is filled in before it is read, and lives as long as the call. A thread inherits what is blocked.
+    let blocked = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr())
+    };
+    if blocked != 0 {
+        return Err(io::Error::from_raw_os_error(blocked));
+    }
+    let spawned = spawn();
+    // SAFETY: the call above has filled it in. It does not fail: how it is to be set is a constant.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
+    spawned
 }
 
 #[cfg(test)]
@@ -171,6 +199,25 @@ mod tests {
         assert_eq!(found("nothing"), None);
         assert_eq!(status_in(""), None);
         assert_eq!(ending(std::process::id()), None, "this process does not end");
+    }
+
+    /// What this thread blocks, as a number.
+    #[cfg(target_os = "linux")]
+    fn blocked() -> String {
+        let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+        line.unwrap().trim().to_owned()
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_thread_that_holds_a_pipe_takes_no_signal() {
+        let before = blocked();
+        let inside = without_signals(|| Ok(thread::spawn(blocked))).unwrap().join().unwrap();
+        // All but those that the system does not let be blocked, and those that the C library keeps for itself.
+        let [all, sigterm] = [u64::from_str_radix(&inside, 16).unwrap(), 1 << (libc::SIGTERM - 1)];
+        assert!(all & sigterm != 0 && all.count_ones() >= 60, "{inside}");
+        assert_eq!(blocked(), before);
     }
 
     #[cfg(target_os = "linux")]

@@ -49,10 +49,8 @@ impl State {
             return;
         }
         for _ in 0..workers {
-            // The actor itself handles it.
-            let _ = myself.cast(Message::Start);
+            self.start_one_more(myself);
         }
-        self.pending += workers;
         self.some_failed = false;
         self.tell_of_sharing();
         self.tell(AgentEvent::Grown { left: self.left() });

@@ -1,19 +1,19 @@
 //! One generation's ring, from its `Form` or `Prepare` to its end: makes the links, then sums step after step.
 
-use std::sync::Arc;
-
 use ractor::ActorRef;
 use sardana_collectives::ring::{self, CompletedSum, RingConfig, RingError, RingInput, SummationConfig};
 use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::member::Member;
 use sardana_protocol::messages::Form;
 use sardana_protocol::words::{Step, WorkerId};
+use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument;
 
 use super::actor::Message;
 use super::driver::StepDriver;
 use crate::fault::{self, Point};
+use crate::panicked::or_tell;
 use crate::peers::{LinkingError, Peers};
 
 /// When a ring begins to sum.
@@ -44,7 +44,15 @@ impl Ring {
     pub(super) async fn run(self) {
         let generation = self.form.generation;
         let worker = self.worker.clone();
-        let messages = match self.sum().await {
+        let panicked = {
+            let worker = worker.clone();
+            move || {
+                let reason =
+                    format!("generation {generation}: its ring panicked; its message is on standard error: report it");
+                let _ = worker.cast(Message::Failed { reason });
+            }
+        };
+        let messages = match or_tell(self.sum(), panicked).await {
             Ok(()) => return,
             Err(Broken::By(peers)) => peers
                 .into_iter()

@@ -143,7 +143,7 @@ impl StepDriver {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic on the other side ends the process anyway; what it left is still the truth.
+        // A panic on the other side ends the worker anyway, or a ring that the training thread met while it helped; what it left is still the truth.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
