@@ -10,6 +10,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use sardana_actors::agent::{AgentConfig, AgentEvent, Output, receive_bundle};
 use sardana_protocol::status::OperatorRequest;
 
+use super::orders::status;
 use super::raw::{Site, soon, start_agent};
 
 /// In small pages, which takes the system long to take back.
@@ -75,6 +76,8 @@ async fn told_early(next: Next) -> bool {
     if next == Next::ByAnOperator {
         assert_eq!(events.next().await, AgentEvent::Exhausted);
         let mut operator = site.operator().await;
+        // The coordinator starts one more only once it knows of the end.
+        while !status(&mut operator).await.agents[0].children.is_empty() {}
         operator.ask(&OperatorRequest::Scale { workers: 1 }).await.unwrap();
         assert_eq!(events.next().await, AgentEvent::Grown { left: 1 });
     }
