@@ -8,10 +8,12 @@ use memmap2::{Advice, MmapMut};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use sardana_actors::agent::{AgentConfig, AgentEvent, Output, receive_bundle};
-use sardana_protocol::status::OperatorRequest;
+use sardana_actors::coordinator::CoordinatorConfig;
+use sardana_net::trust::Authority;
+use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 
 use super::orders::status;
-use super::raw::{Site, soon, start_agent};
+use super::raw::{JOB, Site, soon, start_agent};
 
 /// In small pages, which takes the system long to take back.
 const HELD_BYTES: usize = 512 << 20;
@@ -54,7 +56,12 @@ async fn told_early(next: Next) -> bool {
         told.display(),
         std::env::current_exe().unwrap().display(),
     );
-    let site = Site::new().await;
+    let of_one = |config| CoordinatorConfig {
+        min: 1,
+        expected: 1,
+        ..config
+    };
+    let site = Site::with(Authority::new(JOB).unwrap(), of_one).await.unwrap();
     let config = AgentConfig {
         output: Output::Inherit,
         restarts: u32::from(next == Next::ByItsAgent),
@@ -78,7 +85,11 @@ async fn told_early(next: Next) -> bool {
         let mut operator = site.operator().await;
         // The coordinator starts one more only once it knows of the end.
         while !status(&mut operator).await.agents[0].children.is_empty() {}
-        operator.ask(&OperatorRequest::Scale { workers: 1 }).await.unwrap();
+        let answer = operator.ask(&OperatorRequest::Scale { workers: 1 }).await.unwrap();
+        assert!(
+            matches!(&answer, OperatorAnswer::Done { what } if what.contains("1 on here")),
+            "{answer:?}"
+        );
         assert_eq!(events.next().await, AgentEvent::Grown { left: 1 });
     }
     events.started().await;
