@@ -15,6 +15,8 @@
 
 pub mod alone;
 mod block_on;
+mod borrowed;
+mod coming;
 pub mod compression;
 pub mod gradient;
 pub mod group;

@@ -13,7 +13,9 @@ use super::room::Room;
 use super::writer::Written;
 use super::{GradientWriter, WriteMode};
 use crate::block_on::block_on;
-use crate::layout::Layout;
+use crate::borrowed::Borrowed;
+use crate::layout::{Layout, cut};
+use crate::limits::CHUNK_BYTES;
 use crate::pages::InPlace;
 
 /// The bytes of one gradient: of a shard, or a running sum over a prefix of the shards, or room for a finished sum.
@@ -26,6 +28,9 @@ pub struct GradientBuffer {
     counts: bool,
     /// What its writer notes, kept for the next one.
     written: Vec<Written>,
+    /// Chunks of a finished sum that lie where the rank has them that has added them; empty if there are none. Not [here](Self::bytes).
+    borrowed: Vec<Option<Borrowed>>,
+    may_borrow: bool,
 }
 
 /// A gradient to be read, perhaps while it is being written: of each chunk what it holds once it is whole.
@@ -57,6 +62,8 @@ impl GradientBuffer {
             awaited: false,
             counts: true,
             written: Vec::new(),
+            borrowed: Vec::new(),
+            may_borrow: true,
         }
     }
 
@@ -72,7 +79,51 @@ impl GradientBuffer {
     /// When some of them lie elsewhere: see [`Self::lower`].
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
+        assert!(self.borrowed.is_empty(), "a sum of which parts are borrowed is read in parts");
         self.memory.all().expect("a gradient is brought here before it is read")
+    }
+
+    /// Whether other processes have some of its chunks.
+    pub(super) const fn borrows(&self) -> bool {
+        !self.borrowed.is_empty()
+    }
+
+    /// The bytes `range`, in the runs in which they lie. No element is split.
+    ///
+    /// # Panics
+    /// When there are not so many, or some of them lie [elsewhere](Self::lower).
+    pub(super) fn runs(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
+        let here = self.memory.all().expect("a gradient is brought here before it is read");
+        let whole = (!self.borrows()).then(|| range.clone());
+        let parts = self.borrows().then(|| cut(range));
+        let part = move |part: Range<usize>| match self.borrowed.get(part.start / CHUNK_BYTES) {
+            Some(Some(chunk)) => &chunk[part.start % CHUNK_BYTES..][..part.len()],
+            Some(None) | None => &here[part],
+        };
+        whole.into_iter().chain(parts.into_iter().flatten()).map(part)
+    }
+
+    /// Whether chunks of a sum that it is room for may stay where other processes of this host have them, which is so at first. They cannot write there as long
+    /// as the sum is kept here, and take other memory: so not for one that is kept beyond the next one.
+    pub const fn let_borrow(&mut self, may: bool) {
+        self.may_borrow = may;
+    }
+
+    /// Whether they may.
+    #[must_use]
+    pub const fn may_borrow(&self) -> bool {
+        self.may_borrow
+    }
+
+    /// Chunk `index` is this one.
+    pub(super) fn borrow(&mut self, layout: &Layout, index: u32, chunk: Borrowed) {
+        self.borrowed.resize_with(layout.chunks() as usize, || None);
+        self.borrowed[index as usize] = Some(chunk);
+    }
+
+    /// Returns what other processes have. What is here besides is a part of nothing then.
+    pub(super) fn give_back(&mut self) {
+        self.borrowed.clear();
     }
 
     /// Its bytes, for those that fill it.
@@ -80,6 +131,7 @@ impl GradientBuffer {
     /// # Panics
     /// When there is a view of it.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.give_back();
         self.memory.all_mut()
     }
 
@@ -189,13 +241,20 @@ impl GradientBuffer {
     }
 
     /// From now on no chunk is whole: each lacks so many bytes.
-    pub(super) fn unwrite(&mut self, bytes: impl Fn(u32) -> usize) {
+    fn unwrite(&mut self, bytes: impl Fn(u32) -> usize) {
+        self.give_back();
         self.memory.unwrite(bytes);
     }
 
-    /// From now on nothing of it lies elsewhere.
-    pub(super) fn forget_elsewhere(&mut self) {
+    /// What it held is nothing, wherever that lies. It is not written yet: others may still read it.
+    pub(super) fn forget(&mut self) {
+        self.give_back();
         self.memory.elsewhere().forget();
+    }
+
+    /// From now on no chunk is whole, and all are written anew.
+    pub(super) fn renew(&mut self, layout: &Layout) {
+        self.memory.renew(|chunk| layout.chunk(chunk).len());
     }
 
     /// Memory elsewhere in which a sum may stay as well, like that in which these gradients lie: the buffer's own, or another. None if there is no room.

@@ -3,37 +3,65 @@
 use std::sync::Arc;
 
 use super::{GradientBuffer, GradientView, Resident};
+use crate::borrowed::Borrowed;
+use crate::coming::Coming;
 use crate::layout::Layout;
 
-/// A buffer that is being filled.
+/// A buffer that is being filled: each chunk once, in any order.
+///
+/// It is written only from the first chunk on that is written here. Other processes may have borrowed what it held before; they have returned that by the time
+/// at which there is something to write, as a chunk of the next sum holds gradients that they have computed since.
 #[derive(Debug)]
 pub(crate) struct Filling<'a> {
     layout: &'a Layout,
     buffer: GradientBuffer,
+    view: &'a Coming<GradientView>,
+    begun: bool,
 }
 
 impl<'a> Filling<'a> {
-    /// Begins to fill `buffer`: each chunk once, in any order. The view shows each as soon as it is there.
-    ///
-    /// # Panics
-    /// When there is a view of what the buffer holds.
-    pub(crate) fn begin(layout: &'a Layout, mut buffer: GradientBuffer) -> (Self, GradientView) {
-        buffer.unwrite(|chunk| layout.chunk(chunk).len());
-        buffer.forget_elsewhere();
-        let view = buffer.view();
-        (Self { layout, buffer }, view)
+    /// A buffer of which nothing is filled. The view shows each chunk that is written here as soon as it is there, and comes with the first one.
+    pub(crate) fn new(layout: &'a Layout, mut buffer: GradientBuffer, view: &'a Coming<GradientView>) -> Self {
+        buffer.forget();
+        Self {
+            layout,
+            buffer,
+            view,
+            begun: false,
+        }
     }
 
     /// Fills chunk `index`.
     ///
     /// # Panics
-    /// When it is filled already.
+    /// When it is filled already, or there is a view of what the buffer held before.
     pub(crate) fn fill(&mut self, index: u32, fill: impl FnOnce(&mut [u8])) {
+        self.begin();
         self.buffer.writing().write(self.layout.chunk(index), fill);
     }
 
+    /// Chunk `index` stays where another process has it, if it may, and the view does not show it then.
+    ///
+    /// # Panics
+    /// As [`Self::fill`].
+    pub(crate) fn borrow(&mut self, index: u32, chunk: Borrowed) {
+        if self.buffer.may_borrow() {
+            self.buffer.borrow(self.layout, index, chunk);
+        } else {
+            self.fill(index, |out| out.copy_from_slice(&chunk));
+        }
+    }
+
+    fn begin(&mut self) {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.buffer.renew(self.layout);
+            self.view.come(self.buffer.view());
+        }
+    }
+
     /// As [`GradientBuffer::room_beside`].
-    pub(crate) fn room_beside(&self, gradients: &Arc<dyn Resident>) -> Option<Arc<dyn Resident>> {
+    pub(crate) fn room_beside(&mut self, gradients: &Arc<dyn Resident>) -> Option<Arc<dyn Resident>> {
+        self.begin();
         self.buffer.room_beside(gradients)
     }
 

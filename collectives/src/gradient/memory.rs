@@ -87,15 +87,22 @@ impl Owner {
         unsafe { slice::from_raw_parts_mut(memory.room.start(), memory.bytes()) }
     }
 
-    /// From now on no chunk is whole: each lacks so many bytes, and nothing can be asked for.
+    /// From now on no chunk is whole: each lacks so many bytes, and nothing can be asked for. What is there stays until it is written, or added to.
     ///
     /// # Panics
     /// When the memory is shared.
     pub(super) fn unwrite(&mut self, bytes: impl Fn(u32) -> usize) {
-        let memory = self.own();
-        *memory.counts.get_mut() = false;
-        memory.elsewhere_mut().rewrite();
-        memory.show_anew(bytes);
+        self.own().unwrite(bytes);
+    }
+
+    /// The same, and what was there is nothing.
+    ///
+    /// # Panics
+    /// When the memory is shared.
+    pub(super) fn renew(&mut self, bytes: impl Fn(u32) -> usize) {
+        let memory = self.alone();
+        memory.room.renew();
+        memory.unwrite(bytes);
     }
 
     /// All that will be written is written, and the number of samples is shown if that was not `counted`. What lies elsewhere is still to come.
@@ -168,13 +175,17 @@ impl Owner {
 
     /// The memory, once nothing is on its way there. No other process reads it any more.
     fn own(&mut self) -> &mut Memory {
+        let memory = self.alone();
+        memory.room.reclaim();
+        memory
+    }
+
+    fn alone(&mut self) -> &mut Memory {
         // What is on its way has the memory.
         if Arc::get_mut(&mut self.0).is_none() {
             self.settle();
         }
-        let memory = Arc::get_mut(&mut self.0).expect("a gradient is not changed while it is read");
-        memory.room.reclaim();
-        memory
+        Arc::get_mut(&mut self.0).expect("a gradient is not changed while it is read")
     }
 }
 
@@ -278,6 +289,12 @@ impl Writing<'_> {
 }
 
 impl Memory {
+    fn unwrite(&mut self, bytes: impl Fn(u32) -> usize) {
+        *self.counts.get_mut() = false;
+        self.elsewhere_mut().rewrite();
+        self.show_anew(bytes);
+    }
+
     /// What was shown before is not shown any more: each chunk lacks so many bytes.
     fn show_anew(&mut self, bytes: impl Fn(u32) -> usize) {
         let chunks = self.shown.unwritten.len();

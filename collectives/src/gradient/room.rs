@@ -64,13 +64,25 @@ impl Room {
         }
     }
 
-    /// From now on nothing else reads it, so that it may be written: where another process or a transport may, what it was shown is left to it, and the bytes move.
-    pub(super) fn reclaim(&mut self) {
-        let Self::Pages(pages) = self else { return };
-        if !pages.are_read() {
-            return;
+    /// From now on nothing else reads it, so that all of it may be written anew: where another process or a transport may, what it was shown is left to it.
+    pub(super) fn renew(&mut self) {
+        if let Some(bytes) = self.read_elsewhere() {
+            *self = Self::in_pages(bytes);
         }
-        let (start, bytes) = (pages.start(), pages.bytes());
+    }
+
+    /// How many bytes others may read, if they may.
+    fn read_elsewhere(&mut self) -> Option<usize> {
+        match self {
+            Self::Own { .. } => None,
+            Self::Pages(pages) => pages.are_read().then(|| pages.bytes()),
+        }
+    }
+
+    /// As [`Self::renew`], and the bytes are what they were.
+    pub(super) fn reclaim(&mut self) {
+        let Some(bytes) = self.read_elsewhere() else { return };
+        let start = self.start();
         // SAFETY: so many bytes are mapped there, and this process, which alone can write them, has this value for itself.
         let kept = unsafe { slice::from_raw_parts(start, bytes) };
         let other = Self::in_pages(bytes);

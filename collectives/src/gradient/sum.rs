@@ -1,6 +1,7 @@
 //! A finished sum and its mean. Knows not how it was added.
 
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::Step;
@@ -20,11 +21,13 @@ pub struct SumLengthError {
     pub found: usize,
 }
 
-/// A finished sum over all shards of one step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A finished sum over all shards of one step. Some of it may lie where another process of this host has it.
+#[derive(Debug)]
 pub struct Sum {
     step: Step,
     buffer: GradientBuffer,
+    /// All of it at one place, if it is not and somebody has asked for that.
+    gathered: OnceLock<Box<[u8]>>,
 }
 
 impl Sum {
@@ -46,7 +49,8 @@ impl Sum {
     /// The sum of `step` that fills `buffer`: a running sum over all shards, and [here](GradientBuffer::lower).
     #[must_use]
     pub const fn from_buffer(step: Step, buffer: GradientBuffer) -> Self {
-        Self { step, buffer }
+        let gathered = OnceLock::new();
+        Self { step, buffer, gathered }
     }
 
     /// The step it updates: from `step` to `step + 1`.
@@ -55,10 +59,26 @@ impl Sum {
         self.step
     }
 
-    /// Its bytes, laid out by its layout.
+    /// Its bytes, laid out by its layout. Where they do not lie at one place the first call copies them, which takes memory and time: whatever can read them
+    /// [in runs](Self::runs) does so.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        self.buffer.bytes()
+        if !self.buffer.borrows() {
+            return self.buffer.bytes();
+        }
+        self.gathered.get_or_init(|| {
+            let mut all = Vec::with_capacity(self.buffer.length());
+            self.runs(0..self.buffer.length()).for_each(|run| all.extend_from_slice(run));
+            all.into_boxed_slice()
+        })
+    }
+
+    /// The bytes `range` in the runs in which they lie, one after the other. No element of a tensor lies in two.
+    ///
+    /// # Panics
+    /// When the sum has not so many.
+    pub fn runs(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
+        self.buffer.runs(range)
     }
 
     /// What holds all tensors of the sum elsewhere as well, where a worker was alone and added them there.
@@ -74,7 +94,8 @@ impl Sum {
 
     /// The buffer, to be used again.
     #[must_use]
-    pub fn into_buffer(self) -> GradientBuffer {
+    pub fn into_buffer(mut self) -> GradientBuffer {
+        self.buffer.give_back();
         self.buffer
     }
 
@@ -84,7 +105,8 @@ impl Sum {
     /// When `layout` is longer than the sum's.
     #[must_use]
     pub fn samples(&self, layout: &Layout) -> u64 {
-        read_u64(&self.bytes()[layout.samples_bytes()])
+        let mut count = self.runs(layout.samples_bytes());
+        read_u64(count.next().expect("a count lies in one chunk"))
     }
 
     /// The auxiliary sums over all shards.
@@ -93,8 +115,9 @@ impl Sum {
     /// When `layout` is longer than the sum's.
     #[must_use]
     pub fn auxiliary(&self, layout: &Layout) -> Vec<f64> {
-        let (elements, _) = self.bytes()[layout.auxiliary_bytes()].as_chunks::<8>();
-        elements.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect()
+        let runs = self.runs(layout.auxiliary_bytes());
+        let elements = runs.flat_map(|run| run.as_chunks::<8>().0);
+        elements.map(|bytes| f64::from_le_bytes(*bytes)).collect()
     }
 
     /// G / n, read tensor by tensor.
@@ -103,10 +126,24 @@ impl Sum {
     /// When `layout` is not as long as the sum's.
     #[must_use]
     pub fn mean<'a>(&'a self, layout: &'a Layout) -> Mean<'a> {
-        assert_eq!(self.bytes().len(), layout.bytes(), "a sum is read with its own layout");
+        assert_eq!(self.buffer.length(), layout.bytes(), "a sum is read with its own layout");
         Mean { sum: self, layout }
     }
 }
+
+impl Clone for Sum {
+    fn clone(&self) -> Self {
+        Self::from_buffer(self.step, GradientBuffer::of(self.bytes().to_vec()))
+    }
+}
+
+impl PartialEq for Sum {
+    fn eq(&self, other: &Self) -> bool {
+        self.step == other.step && self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for Sum {}
 
 /// Most elements of a run of [`Mean::runs_f32`].
 pub const RUN_ELEMENTS: usize = 1_024;
@@ -151,10 +188,15 @@ impl Mean<'_> {
     pub fn copy_f32(&self, tensor: usize, out: &mut [f32]) -> Result<(), GradientError> {
         let at = locate(self.layout, tensor, Dtype::F32, out.len())?;
         let n = self.divisor()? as f32;
-        let (elements, _) = self.sum.bytes()[at].as_chunks::<4>();
-        out.iter_mut()
-            .zip(elements)
-            .for_each(|(out, bytes)| *out = f32::from_le_bytes(*bytes) / n);
+        let mut left = out;
+        for run in self.sum.runs(at) {
+            let (elements, _) = run.as_chunks::<4>();
+            let (here, rest) = left.split_at_mut(elements.len());
+            here.iter_mut()
+                .zip(elements)
+                .for_each(|(out, bytes)| *out = f32::from_le_bytes(*bytes) / n);
+            left = rest;
+        }
         Ok(())
     }
 
@@ -166,10 +208,15 @@ impl Mean<'_> {
     pub fn copy_f64(&self, tensor: usize, out: &mut [f64]) -> Result<(), GradientError> {
         let at = locate(self.layout, tensor, Dtype::F64, out.len())?;
         let n = self.divisor()? as f64;
-        let (elements, _) = self.sum.bytes()[at].as_chunks::<8>();
-        out.iter_mut()
-            .zip(elements)
-            .for_each(|(out, bytes)| *out = f64::from_le_bytes(*bytes) / n);
+        let mut left = out;
+        for run in self.sum.runs(at) {
+            let (elements, _) = run.as_chunks::<8>();
+            let (here, rest) = left.split_at_mut(elements.len());
+            here.iter_mut()
+                .zip(elements)
+                .for_each(|(out, bytes)| *out = f64::from_le_bytes(*bytes) / n);
+            left = rest;
+        }
         Ok(())
     }
 
@@ -182,14 +229,16 @@ impl Mean<'_> {
     pub fn runs_f32(&self, tensor: usize, mut see: impl FnMut(usize, &mut [f32])) -> Result<(), GradientError> {
         let at = locate(self.layout, tensor, Dtype::F32, elements(self.layout, tensor))?;
         let n = self.divisor()? as f32;
-        let (elements, _) = self.sum.bytes()[at].as_chunks::<4>();
-        let mut run = [0.0; RUN_ELEMENTS];
-        for (number, elements) in elements.chunks(RUN_ELEMENTS).enumerate() {
-            let run = &mut run[..elements.len()];
-            run.iter_mut()
+        let mut values = [0.0; RUN_ELEMENTS];
+        let mut first = 0;
+        for elements in self.sum.runs(at).flat_map(|run| run.as_chunks::<4>().0.chunks(RUN_ELEMENTS)) {
+            let values = &mut values[..elements.len()];
+            values
+                .iter_mut()
                 .zip(elements)
                 .for_each(|(value, bytes)| *value = f32::from_le_bytes(*bytes) / n);
-            see(number * RUN_ELEMENTS, run);
+            see(first, values);
+            first += elements.len();
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use futures_util::FutureExt;
 use sardana_protocol::words::Step;
 
 use super::*;
+use crate::coming::Coming;
 use crate::limits::CHUNK_BYTES;
 use crate::reduce;
 
@@ -325,10 +326,14 @@ fn what_a_transport_holds_is_not_written_again_and_what_it_has_let_go_of_is() {
 fn a_sum_is_read_while_it_fills() {
     let tensors = vec![TensorSpec::new("a", Dtype::F32, &[3 * CHUNK_BYTES / 4 + 5])];
     let layout = Layout::new(tensors, 0).unwrap();
-    let (mut filling, view) = Filling::begin(&layout, GradientBuffer::zeros(&layout));
+    let coming = Coming::default();
+    let mut filling = Filling::new(&layout, GradientBuffer::zeros(&layout), &coming);
+    assert!(coming.there().now_or_never().is_none());
     for chunk in layout.travel() {
-        assert!(view.chunk(chunk).now_or_never().is_none());
         filling.fill(chunk, |bytes| bytes.fill(7));
+        let view = coming.there().now_or_never().unwrap();
+        let next = layout.travel().skip_while(|&other| other != chunk).nth(1);
+        assert!(next.is_none_or(|next| view.chunk(next).now_or_never().is_none()));
         assert!(
             view.chunk(chunk)
                 .now_or_never()

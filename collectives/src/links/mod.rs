@@ -30,6 +30,7 @@ pub use shared_memory::{SharedMemory, SharedMemoryReceiver, SharedMemorySender, 
 use backlog::Backlog;
 use frame::{FrameHeader, HeaderField};
 
+use crate::borrowed::Borrowed;
 use crate::pages::InPlace;
 use crate::runs::Runs;
 
@@ -83,6 +84,15 @@ enum PayloadIn<'a> {
     /// In memory that the sender has written.
     #[cfg(target_os = "linux")]
     Slot(shared_memory::Slot<'a>),
+}
+
+/// What came where its receiver may want it for longer.
+#[derive(Debug)]
+pub(crate) enum Received<'a> {
+    /// As any payload.
+    Payload(Payload<'a>),
+    /// In memory of the sender's, for as long as the receiver wants.
+    Borrowed(Borrowed),
 }
 
 impl Runs for Payload<'_> {
@@ -340,6 +350,27 @@ impl LinkReceiver {
         }?;
         self.meter.passed(expected);
         Ok(Payload(payload))
+    }
+
+    /// The same, of a frame of [a kind](frame::FrameKind::is_borrowed) whose payload may be borrowed where the sender has it.
+    ///
+    /// # Errors
+    /// See [`LinkError`].
+    pub(crate) async fn borrow(&mut self, expected: &FrameHeader) -> Result<Received<'_>, LinkError> {
+        let payload = match &mut self.end {
+            ReceivingEnd::Quic(receiver) => PayloadIn::Backlog(receiver.receive(expected).await?),
+            ReceivingEnd::InProcess(receiver) => PayloadIn::Memory(receiver.receive(expected).await?),
+            #[cfg(target_os = "linux")]
+            ReceivingEnd::SharedMemory(receiver) => match receiver.borrow(expected).await? {
+                shared_memory::Received::Slot(slot) => PayloadIn::Slot(slot),
+                shared_memory::Received::Borrowed(borrowed) => {
+                    self.meter.passed(expected);
+                    return Ok(Received::Borrowed(borrowed));
+                }
+            },
+        };
+        self.meter.passed(expected);
+        Ok(Received::Payload(Payload(payload)))
     }
 }
 

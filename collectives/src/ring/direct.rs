@@ -5,7 +5,7 @@
 //! bring:    my gradients of each chunk ─────> its owner           unless that is this rank
 //! add:      mine, and what each rank brings, in shard order ─> sum's buffer          of its own chunks
 //! tell:     sum's buffer ─> every other rank                                         of its own chunks
-//! receive:  each chunk, finished, from its owner ─> sum's buffer  unless that is this rank
+//! receive:  each chunk, finished, from its owner ─> sum's buffer  unless that is this rank, or it stays where that one has it
 //! ```
 //! Chunks are dealt to the owners in turn, so that all are busy from the first ones on. Each of the four goes through its chunks in the order in which they
 //! travel. So what any of them waits for is of an earlier chunk or comes before in this list: they never wait for each other in a circle. And a rank
@@ -19,19 +19,21 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{Adding, Brought, DirectPart, HopId, Owner};
 use sardana_protocol::words::ShardRange;
 
 use super::inbox::{Contribution, Inbox, Piece, own};
-use super::passage::{Chunk, Closing, Incoming, Outgoing, Passage, Term, Terms, own_terms};
+use super::passage::{Chunk, Incoming, Outgoing, Passage, Term, Terms, own_terms};
 use super::{CompletedSum, PlanLinks, RingError};
+use crate::borrowed::Borrowed;
+use crate::coming::Coming;
 use crate::gradient::{Filling, GradientView, Sum};
 use crate::layout::Layout;
-use crate::links::LinkSender;
 use crate::links::frame::PlanSlot;
+use crate::links::{LinkSender, Received};
 use crate::runs::Runs;
 
 /// One rank's part of a direct plan, with its links.
@@ -46,7 +48,9 @@ pub(super) struct DirectExecutor {
     here: Option<Here>,
     /// To every other rank, if this one is an owner.
     sums_to: Vec<Outgoing>,
-    closing: Closing,
+    /// The sum's buffer, and the trailer.
+    sum: Coming<GradientView>,
+    trailer: Coming<Trailer>,
 }
 
 /// Which owner has which chunks.
@@ -82,7 +86,8 @@ impl DirectExecutor {
             sum_from: BTreeMap::new(),
             here: None,
             sums_to: Vec::new(),
-            closing: Closing::default(),
+            sum: Coming::default(),
+            trailer: Coming::default(),
         };
         for (turn, owner) in (0..).zip(&part.owners) {
             match owner {
@@ -116,26 +121,26 @@ impl DirectExecutor {
             sum_from,
             here,
             sums_to,
-            closing,
+            sum,
+            trailer,
         } = self;
-        let (turns, closing) = (*turns, &*closing);
+        let (turns, sum, trailer) = (*turns, &*sum, &*trailer);
         let Contribution { into, pieces } = contribution;
-        let (filling, sum) = Filling::begin(passage.layout(), into);
-        let room = Room(Mutex::new(filling));
-        closing.begin();
+        trailer.expect();
+        let room = Room(Mutex::new(Filling::new(passage.layout(), into, sum)));
         let complete = async {
             let bringing = bring_all(passage, turns, to, brings, &pieces);
             let adding = async {
                 match here {
-                    Some(here) => here.add_all(passage, turns, &pieces, &room, inbox, closing).await,
+                    Some(here) => here.add_all(passage, turns, &pieces, &room, inbox, trailer).await,
                     None => Ok(()),
                 }
             };
-            let receiving = receive_all(passage, turns, sum_from, &room, closing);
+            let receiving = receive_all(passage, turns, sum_from, &room, trailer);
             tokio::try_join!(bringing, adding, receiving)?;
             // The trainer may write the next step's gradients where this step's were.
             drop(pieces);
-            let trailer = closing.closed().await;
+            let trailer = trailer.there().await;
             completed(CompletedSum {
                 generation: passage.config.generation,
                 step: passage.step,
@@ -144,8 +149,10 @@ impl DirectExecutor {
             });
             Ok(trailer)
         };
-        let telling = tell_all(passage, turns, sums_to, &sum, closing);
+        let telling = tell_all(passage, turns, sums_to, sum, trailer);
         let (trailer, ()) = tokio::try_join!(complete, telling)?;
+        // Nothing here reads the buffer any more.
+        sum.expect();
         Ok(trailer)
     }
 
@@ -172,8 +179,15 @@ impl Turns {
 
 impl<'a> Room<'a> {
     fn fill(&self, index: u32, fill: impl FnOnce(&mut [u8])) {
-        let mut filling = self.0.lock().expect("terms of equal lengths are added without a panic");
-        filling.fill(index, fill);
+        self.filling().fill(index, fill);
+    }
+
+    fn borrow(&self, index: u32, chunk: Borrowed) {
+        self.filling().borrow(index, chunk);
+    }
+
+    fn filling(&self) -> MutexGuard<'_, Filling<'a>> {
+        self.0.lock().expect("terms of equal lengths are added without a panic")
     }
 
     fn into_filling(self) -> Filling<'a> {
@@ -209,7 +223,7 @@ impl Here {
         pieces: &[Piece],
         room: &Room<'_>,
         inbox: &mut Inbox,
-        closing: &Closing,
+        trailer: &Coming<Trailer>,
     ) -> Result<(), RingError> {
         for index in turns.own(passage.layout()) {
             if self.at_once {
@@ -220,7 +234,7 @@ impl Here {
             }
         }
         if turns.closes() {
-            closing.close(inbox.trailer()?);
+            trailer.come(inbox.trailer()?);
         }
         Ok(())
     }
@@ -282,17 +296,22 @@ async fn tell_all(
     passage: Passage<'_>,
     turns: Turns,
     sums_to: &mut [Outgoing],
-    sum: &GradientView,
-    closing: &Closing,
+    sum: &Coming<GradientView>,
+    trailer: &Coming<Trailer>,
 ) -> Result<(), RingError> {
+    let mut view = None;
     for index in turns.own(passage.layout()) {
-        let chunk = sum.chunk_in_place(index).await.map_err(passage.lacks())?;
+        let view = match &view {
+            Some(view) => view,
+            None => view.insert(sum.there().await),
+        };
+        let chunk = view.chunk_in_place(index).await.map_err(passage.lacks())?;
         for to in &mut *sums_to {
             to.send_in_place(passage, Chunk::sum(index), chunk).await?;
         }
     }
     if turns.closes() {
-        let trailer = closing.closed().await;
+        let trailer = trailer.there().await;
         for to in sums_to {
             to.send_trailer(passage, trailer).await?;
         }
@@ -306,16 +325,18 @@ async fn receive_all(
     turns: Turns,
     sum_from: &mut BTreeMap<u32, Incoming>,
     room: &Room<'_>,
-    closing: &Closing,
+    trailer: &Coming<Trailer>,
 ) -> Result<(), RingError> {
     for index in passage.layout().travel() {
         if let Some(from) = sum_from.get_mut(&turns.of(passage.layout(), index)) {
-            let mut chunk = from.receive(passage, Chunk::sum(index)).await?;
-            room.fill(index, |out| chunk.copy_to(out));
+            match from.borrow(passage, index).await? {
+                Received::Payload(mut chunk) => room.fill(index, |out| chunk.copy_to(out)),
+                Received::Borrowed(chunk) => room.borrow(index, chunk),
+            }
         }
     }
     if let Some(closer) = sum_from.get_mut(&0) {
-        closing.close(closer.receive_trailer(passage).await?);
+        trailer.come(closer.receive_trailer(passage).await?);
     }
     Ok(())
 }

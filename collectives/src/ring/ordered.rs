@@ -5,6 +5,8 @@
 //! the end:  receive the sum, or close it ─> sum's buffer            (complete: gradients are let go, the sum is delivered)
 //! way back:                                 sum's buffer ─> send on
 //! ```
+//! Where the sum is sent no further its chunks may stay [where the rank before has them](crate::borrowed), and none is copied.
+//!
 //! A chunk waits for this rank's own gradients only as far as the chunk itself is not written yet. What is added is read where the link and
 //! the gradients have it, and written where the next link takes it from. Memory beyond the buffers is what the links hold. Where a visit's gradients lie in
 //! memory elsewhere the sum goes [`through`](super::through) that.
@@ -16,12 +18,13 @@ use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{OrderedPart, VisitPart};
 
 use super::inbox::{Contribution, Inbox, Piece, own};
-use super::passage::{Chunk, Closing, Incoming, Outgoing, Passage, terms};
+use super::passage::{Chunk, Incoming, Outgoing, Passage, terms};
 use super::through::Through;
 use super::{CompletedSum, PlanLinks, RingError};
+use crate::coming::Coming;
 use crate::gradient::{Filling, GradientView, Resident, Sum};
 use crate::links::frame::PlanSlot;
-use crate::links::{LinkSender, Payload};
+use crate::links::{LinkSender, Payload, Received};
 use crate::runs::Runs;
 
 /// One rank's part of an ordered plan, with its links.
@@ -30,7 +33,9 @@ pub(super) struct OrderedExecutor {
     visits: Vec<LinkedStay>,
     end: End,
     sum_to: Option<Outgoing>,
-    closing: Closing,
+    /// The sum's buffer, and the trailer.
+    sum: Coming<GradientView>,
+    trailer: Coming<Trailer>,
 }
 
 /// A visit whose running sum goes on.
@@ -74,7 +79,8 @@ impl OrderedExecutor {
             visits,
             end: end.expect("every rank of a plan closes the sum or receives it"),
             sum_to: part.sum_to.map(|hop| Outgoing::take(slot, hop, links)).transpose()?,
-            closing: Closing::default(),
+            sum: Coming::default(),
+            trailer: Coming::default(),
         })
     }
 
@@ -90,11 +96,17 @@ impl OrderedExecutor {
             visits,
             end,
             sum_to,
-            closing,
+            sum,
+            trailer: closed,
         } = self;
-        let Contribution { into, pieces } = contribution;
-        let (mut filling, sum) = Filling::begin(passage.layout(), into);
-        closing.begin();
+        let (sum, closed) = (&*sum, &*closed);
+        let Contribution { mut into, pieces } = contribution;
+        if sum_to.is_some() {
+            // It goes on from here.
+            into.let_borrow(false);
+        }
+        closed.expect();
+        let mut filling = Filling::new(passage.layout(), into, sum);
         let complete = async {
             let passing = pass_all(passage, visits, &pieces);
             let ending = async {
@@ -112,7 +124,7 @@ impl OrderedExecutor {
             let ((), trailer) = tokio::try_join!(passing, ending)?;
             // The trainer may write the next step's gradients where this step's were.
             drop(pieces);
-            closing.close(trailer);
+            closed.come(trailer);
             completed(CompletedSum {
                 generation: passage.config.generation,
                 step: passage.step,
@@ -123,11 +135,13 @@ impl OrderedExecutor {
         };
         let sending = async {
             match sum_to {
-                Some(to) => send_on(passage, to, sum, closing).await,
+                Some(to) => send_on(passage, to, sum, closed).await,
                 None => Ok(()),
             }
         };
         let (trailer, ()) = tokio::try_join!(complete, sending)?;
+        // Nothing here reads the buffer any more.
+        sum.expect();
         Ok(trailer)
     }
 
@@ -164,7 +178,7 @@ pub(super) enum Goes<'a, 'b> {
 
 impl Goes<'_, '_> {
     /// Where the sum stays beside these gradients, if it is finished.
-    pub(super) fn room_beside(&self, gradients: &Arc<dyn Resident>) -> Option<Arc<dyn Resident>> {
+    pub(super) fn room_beside(&mut self, gradients: &Arc<dyn Resident>) -> Option<Arc<dyn Resident>> {
         match self {
             Self::On(_) => None,
             Self::Here(filling) => filling.room_beside(gradients),
@@ -257,17 +271,25 @@ pub(super) async fn receive_running<'a>(
 /// Receives each chunk of the finished sum.
 async fn receive(passage: Passage<'_>, from: &mut Incoming, filling: &mut Filling<'_>) -> Result<(), RingError> {
     for index in passage.layout().travel() {
-        let mut sum = from.receive(passage, Chunk::sum(index)).await?;
-        filling.fill(index, |out| sum.copy_to(out));
+        match from.borrow(passage, index).await? {
+            Received::Payload(mut chunk) => filling.fill(index, |out| chunk.copy_to(out)),
+            Received::Borrowed(chunk) => filling.borrow(index, chunk),
+        }
     }
     Ok(())
 }
 
 /// Sends the finished sum on, chunk by chunk as they are there, and then its trailer.
-async fn send_on(passage: Passage<'_>, to: &mut Outgoing, sum: GradientView, closing: &Closing) -> Result<(), RingError> {
+async fn send_on(
+    passage: Passage<'_>,
+    to: &mut Outgoing,
+    sum: &Coming<GradientView>,
+    trailer: &Coming<Trailer>,
+) -> Result<(), RingError> {
+    let sum = sum.there().await;
     for index in passage.layout().travel() {
         let chunk = sum.chunk_in_place(index).await.map_err(passage.lacks())?;
         to.send_in_place(passage, Chunk::sum(index), chunk).await?;
     }
-    to.send_trailer(passage, closing.closed().await).await
+    to.send_trailer(passage, trailer.there().await).await
 }

@@ -4,7 +4,6 @@ use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{HopEnd, HopId};
 use sardana_protocol::words::{Rank, Step};
 use smallvec::SmallVec;
-use tokio::sync::watch;
 
 use super::inbox::Piece;
 use super::{PlanLinks, RingConfig, RingError, RingPoint};
@@ -12,7 +11,7 @@ use crate::compression::Half;
 use crate::gradient::ResidentError;
 use crate::layout::Layout;
 use crate::links::frame::{FrameHeader, FrameKind, PlanSlot, TRAILER_BYTES, decode_trailer, encode_trailer};
-use crate::links::{LinkError, LinkReceiver, LinkSender, Payload};
+use crate::links::{LinkError, LinkReceiver, LinkSender, Payload, Received};
 use crate::pages::InPlace;
 use crate::reduce;
 use crate::runs::Runs;
@@ -328,6 +327,12 @@ impl Incoming {
         self.link.receive(&header).await.map_err(passage.broke(self.way))
     }
 
+    /// Receives a chunk of the finished sum, which may be borrowed.
+    pub(super) async fn borrow(&mut self, passage: Passage<'_>, index: u32) -> Result<Received<'_>, RingError> {
+        let header = passage.header(self.way, Chunk::sum(index));
+        self.link.borrow(&header).await.map_err(passage.broke(self.way))
+    }
+
     /// Receives what a rank tells all others, which has come over `round` hops before this one.
     pub(super) async fn hear(&mut self, passage: Passage<'_>, round: u32, bytes: usize) -> Result<Vec<u8>, RingError> {
         let header = passage.told_header(self.way, round, bytes);
@@ -343,28 +348,5 @@ impl Incoming {
         let mut trailer = [0; TRAILER_BYTES as usize];
         payload.copy_to(&mut trailer);
         decode_trailer(&trailer).map_err(passage.broke(self.way))
-    }
-}
-
-/// The trailer of the step under way, for the futures that send it on once it is there.
-#[derive(Debug, Default)]
-pub(super) struct Closing {
-    trailer: watch::Sender<Option<Trailer>>,
-}
-
-impl Closing {
-    /// A step begins, whose trailer is not there yet.
-    pub(super) fn begin(&self) {
-        self.trailer.send_replace(None);
-    }
-
-    pub(super) fn close(&self, trailer: Trailer) {
-        self.trailer.send_replace(Some(trailer));
-    }
-
-    pub(super) async fn closed(&self) -> Trailer {
-        let mut told = self.trailer.subscribe();
-        let trailer = told.wait_for(Option::is_some).await.ok().and_then(|trailer| *trailer);
-        trailer.expect("the sender outlives those that are told")
     }
 }

@@ -13,6 +13,13 @@ use smallvec::SmallVec;
 /// Of so many pieces each may be passed on as it is. Plans under which that is so are not picked for many, each of which would travel by itself.
 const SHOWN_PIECES: usize = 2;
 
+/// What a buffer was last. It is rather that again: other processes may have borrowed a sum, and return it before the next but one is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    Gradient,
+    Sum,
+}
+
 #[derive(Debug)]
 pub(super) struct Buffers {
     layout: Arc<Layout>,
@@ -20,8 +27,8 @@ pub(super) struct Buffers {
     partial: BTreeMap<ShardRange, GradientBuffer>,
     /// Buffers of complete pieces. A ring may read them.
     whole: BTreeMap<ShardRange, GradientBuffer>,
-    /// For re-use, never more than a step needs. Nothing reads them.
-    pub(super) free: Vec<GradientBuffer>,
+    /// For re-use, never more than a step needs. Nothing here reads them.
+    pub(super) free: Vec<(Use, GradientBuffer)>,
     /// Pieces of the step under way.
     pieces: usize,
     /// Whether gradients are so large that other processes of the host read them where they lie.
@@ -45,23 +52,35 @@ impl Buffers {
     /// those where they lie.
     pub(super) fn for_gradient(&mut self, piece: ShardRange) -> GradientBuffer {
         let shown = self.is_large && (piece.start() == 0 || self.pieces <= SHOWN_PIECES);
-        let fit = |buffer: &GradientBuffer| Some((buffer.has_memory_elsewhere(), buffer.is_in_pages() == shown));
+        let fit = |was, buffer: &GradientBuffer| {
+            Some((
+                buffer.has_memory_elsewhere(),
+                was == Use::Gradient,
+                buffer.is_in_pages() == shown,
+            ))
+        };
         self.take(fit).unwrap_or_else(|| self.made(shown))
     }
 
     /// A buffer for a sum, with anything in it, which is passed on as well. What has memory on a device is left to gradients, unless there is more of it than
-    /// they need: a sum may stay there, too.
-    pub(super) fn for_sum(&mut self) -> GradientBuffer {
+    /// they need: a sum may stay there, too. One that is `kept` beyond the next one is to lie here alone.
+    pub(super) fn for_sum(&mut self, kept: bool) -> GradientBuffer {
         let is_left = self.free.len() > self.pieces;
-        let fit = |buffer: &GradientBuffer| (is_left || !buffer.has_memory_elsewhere()).then(|| buffer.is_in_pages());
-        self.take(fit).unwrap_or_else(|| self.made(self.is_large))
+        let fit = |was, buffer: &GradientBuffer| {
+            let may = is_left || !buffer.has_memory_elsewhere();
+            may.then(|| (was == Use::Sum, buffer.is_in_pages()))
+        };
+        let mut buffer = self.take(fit).unwrap_or_else(|| self.made(self.is_large));
+        buffer.let_borrow(!kept);
+        buffer
     }
 
     /// The free buffer that fits best, of those that fit at all.
-    fn take<Fit: Ord>(&mut self, fit: impl Fn(&GradientBuffer) -> Option<Fit>) -> Option<GradientBuffer> {
-        let fits = (0..self.free.len()).filter_map(|place| Some((fit(&self.free[place])?, place)));
+    fn take<Fit: Ord>(&mut self, fit: impl Fn(Use, &GradientBuffer) -> Option<Fit>) -> Option<GradientBuffer> {
+        let fit_of = |(was, buffer): &(Use, GradientBuffer)| fit(*was, buffer);
+        let fits = (0..self.free.len()).filter_map(|place| Some((fit_of(&self.free[place])?, place)));
         let (_, best) = fits.max()?;
-        Some(self.free.swap_remove(best))
+        Some(self.free.swap_remove(best).1)
     }
 
     fn made(&self, shown: bool) -> GradientBuffer {
@@ -104,7 +123,8 @@ impl Buffers {
     /// Uses the buffer of a sum again, if there is one that no task reads any more.
     pub(super) fn recycle(&mut self, sum: Option<Sum>) {
         if self.free.len() < self.pieces + SUMS as usize {
-            self.free.extend(sum.map(Sum::into_buffer).filter(GradientBuffer::is_unread));
+            let buffer = sum.map(Sum::into_buffer).filter(GradientBuffer::is_unread);
+            self.free.extend(buffer.map(|buffer| (Use::Sum, buffer)));
         }
     }
 
@@ -120,13 +140,15 @@ impl Buffers {
         let dropped = |piece: &&ShardRange| !pieces.contains(piece);
         let mut from = ShardRange::new(0, 0);
         while let Some(piece) = self.partial.range(from..).map(|(piece, _)| piece).find(dropped).copied() {
-            self.free.extend(self.partial.remove(&piece));
+            let buffer = self.partial.remove(&piece);
+            self.free.extend(buffer.map(|buffer| (Use::Gradient, buffer)));
             from = piece;
         }
         from = ShardRange::new(0, 0);
         while let Some(piece) = self.whole.range(from..).map(|(piece, _)| piece).find(dropped).copied() {
             let buffer = self.whole.remove(&piece);
-            self.free.extend(buffer.filter(GradientBuffer::is_unread));
+            let buffer = buffer.filter(GradientBuffer::is_unread);
+            self.free.extend(buffer.map(|buffer| (Use::Gradient, buffer)));
             from = piece;
         }
     }
@@ -135,6 +157,7 @@ impl Buffers {
 #[cfg(test)]
 mod tests {
     use sardana_protocol::state::{Dtype, TensorSpec};
+    use sardana_protocol::words::Step;
 
     use super::*;
 
@@ -151,17 +174,36 @@ mod tests {
             .map(|(start, end)| ShardRange::new(start, end))
             .to_vec();
         let mut large = buffers(CHUNK_BYTES / 4, &pieces);
-        assert!(large.for_sum().is_in_pages());
+        assert!(large.for_sum(false).is_in_pages());
         let gradients: Vec<_> = pieces.iter().map(|&piece| large.for_gradient(piece)).collect();
         let seen: Vec<_> = gradients.iter().map(GradientBuffer::is_in_pages).collect();
         assert_eq!(seen, [true, false, false], "of several the running sum alone");
         // Each kind is used again as what it is.
-        large.free.extend(gradients);
-        assert!(!large.for_gradient(pieces[1]).is_in_pages() && large.for_sum().is_in_pages());
+        large.free.extend(gradients.into_iter().map(|buffer| (Use::Gradient, buffer)));
+        assert!(!large.for_gradient(pieces[1]).is_in_pages() && large.for_sum(false).is_in_pages());
         assert!(
             buffers(CHUNK_BYTES / 4, &pieces[1..]).for_gradient(pieces[2]).is_in_pages(),
             "one of two"
         );
-        assert!(!buffers(9, &pieces).for_sum().is_in_pages(), "it is small");
+        assert!(!buffers(9, &pieces).for_sum(false).is_in_pages(), "it is small");
+    }
+
+    #[test]
+    fn what_was_a_sum_is_one_again() {
+        let piece = ShardRange::new(0, 1);
+        let mut buffers = buffers(CHUNK_BYTES / 4, &[piece]);
+        let (gradient, sum) = (buffers.for_gradient(piece), buffers.for_sum(false));
+        let places = [&gradient, &sum].map(|buffer| buffer.bytes().as_ptr());
+        buffers.computed(piece, 0, gradient);
+        buffers.recycle(Some(Sum::from_buffer(Step::ZERO, sum)));
+        // Nothing is a piece any more: both are free.
+        buffers.retain(&[]);
+        for sum_is_first in [true, false] {
+            let first = sum_is_first.then(|| buffers.for_sum(false));
+            let gradient = buffers.for_gradient(piece);
+            let sum = first.unwrap_or_else(|| buffers.for_sum(false));
+            assert_eq!([&gradient, &sum].map(|buffer| buffer.bytes().as_ptr()), places);
+            buffers.free.extend([(Use::Sum, sum), (Use::Gradient, gradient)]);
+        }
     }
 }

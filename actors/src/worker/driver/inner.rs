@@ -276,7 +276,7 @@ impl Inner {
                 self.command(ActorCommand::Connect { form, inbox });
             }
             Command::Begin { step } => {
-                let into = self.buffers.for_sum();
+                let into = self.buffers.for_sum(self.keeping.serves());
                 self.tell_ring(RingInput::Begin { step, into });
             }
             Command::Offer { piece } => self.offer(piece),

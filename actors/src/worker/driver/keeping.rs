@@ -231,6 +231,11 @@ impl Keeping {
         std::mem::take(&mut self.sums).into_values().collect()
     }
 
+    /// Whether others are to have sums that come, besides the newest.
+    pub(super) const fn serves(&self) -> bool {
+        self.snapshot.is_some()
+    }
+
     /// Holds these shares, if they are of the snapshot that is wanted. Returns whether they are.
     pub(super) fn hold(&mut self, snapshot: SnapshotId, shares: Vec<HeldShare>) -> bool {
         match &mut self.snapshot {

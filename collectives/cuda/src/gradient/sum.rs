@@ -73,7 +73,13 @@ impl MeanOnDevice for Mean<'_> {
         let there = self.sum().resident(layout).and_then(on_device);
         match there.filter(|there| *there.device() == room.device) {
             Some(there) => room.take_over(&there, layout)?,
-            None => room.transfer.up(&self.sum().bytes()[..bytes], &mut room.sum.view_mut())?,
+            None => {
+                let mut at = 0;
+                for run in self.sum().runs(0..bytes) {
+                    room.transfer.up(run, &mut room.sum.part_mut(at..at + run.len()))?;
+                    at += run.len();
+                }
+            }
         }
         Ok(DeviceSum { sum: &room.sum, layout })
     }

@@ -11,6 +11,7 @@ use sardana_protocol::words::Step;
 
 use super::*;
 use crate::alone::add_up;
+use crate::coming::Coming;
 use crate::limits::LOWERED_BYTES;
 use crate::reduce;
 

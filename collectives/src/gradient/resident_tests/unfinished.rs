@@ -86,3 +86,17 @@ fn a_sum_lets_go_of_its_memory_elsewhere_once_all_of_it_is_here() {
     assert!(sum.resident(&layout).is_none() && sum.bytes() == bytes);
     assert!(!sum.into_buffer().has_memory_elsewhere());
 }
+
+#[test]
+fn room_for_a_sum_has_nothing_of_what_it_held_wherever_that_lies() {
+    let layout = three();
+    let (mut buffer, memory) = (GradientBuffer::zeros(&layout), Plain::new(&layout));
+    write(&mut buffer, &layout, Some(3), WriteMode::Store, Some((&memory, &[true; 3])));
+    drop(buffer.complete());
+    assert!(buffer.resident(&layout).is_some());
+    // As of a sum that is borrowed as a whole: nothing is written here.
+    let coming = Coming::default();
+    let sum = Sum::from_buffer(Step::ZERO, Filling::new(&layout, buffer, &coming).finish());
+    assert!(sum.resident(&layout).is_none());
+    assert_eq!(sum.runs(0..layout.bytes()).count(), 1, "it can be read, too");
+}

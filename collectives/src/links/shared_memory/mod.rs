@@ -1,6 +1,6 @@
 //! A link between two processes of one host: frames in memory that both have mapped, and a socket to wake each other by. The receiver adds
 //! straight from the memory that the sender has written; and where a payload lies in [pages](crate::pages) that it can see, it is read there, so that the
-//! sender writes nothing. Obeys the same rules as a QUIC stream.
+//! sender writes nothing. What the receiver is to have for longer it may [borrow](crate::borrowed) there, so that it writes nothing either. Obeys the same rules as a QUIC stream.
 //!
 //! An end that has to wait looks again for a moment, since the other is often about to be ready, and then sleeps: on a host with few
 //! cores the other end may need this one's.
@@ -23,10 +23,11 @@ pub(crate) use region::Slot;
 
 use super::frame::FrameHeader;
 use super::{LinkError, ended};
+use crate::borrowed::{Account, Borrowed};
 use crate::pages::{InPlace, is_blind};
 use bell::Bell;
 use counters::{Over, Reader, State, Writer};
-use in_place::{Passed, Seen};
+use in_place::{Passed, Seen, Until, account};
 use region::Region;
 
 /// Memory that is not used as a link yet. Unmapped when it, or the link made of it, is dropped.
@@ -46,8 +47,18 @@ pub struct SharedMemorySender {
 #[derive(Debug)]
 pub struct SharedMemoryReceiver {
     reader: Reader<Region>,
-    bell: Bell,
+    bell: Arc<Bell>,
     seen: Seen,
+    account: Arc<Account>,
+}
+
+/// A payload that was received.
+#[derive(Debug)]
+pub(crate) enum Received<'a> {
+    /// In the slot.
+    Slot(Slot<'a>),
+    /// Where the sender has it, for as long as this end wants.
+    Borrowed(Borrowed),
 }
 
 impl SharedMemory {
@@ -108,7 +119,12 @@ impl SharedMemorySender {
         halfway: impl FnOnce(),
     ) -> Result<bool, LinkError> {
         self.room(header).await?;
-        let Some(place) = self.passed.show(payload, self.writer.next(), &self.bell) else {
+        let until = if header.kind.is_borrowed() {
+            Until::Returned
+        } else {
+            Until::Read
+        };
+        let Some(place) = self.passed.show(payload, self.writer.next(), until, &self.bell) else {
             let copy = |out: &mut [u8]| out.copy_from_slice(payload.bytes());
             return self.send(header, copy, halfway).await.map(|()| false);
         };
@@ -146,32 +162,53 @@ impl Drop for SharedMemorySender {
 
 impl SharedMemoryReceiver {
     pub(super) fn new(SharedMemory(region): SharedMemory, socket: UnixStream) -> Self {
+        let bell = Arc::new(Bell::with_descriptors(socket));
         Self {
+            account: account(region.clone(), Arc::clone(&bell)),
             reader: Reader::new(region),
-            bell: Bell::with_descriptors(socket),
+            bell,
             seen: Seen::default(),
         }
     }
 
     pub(super) async fn receive(&mut self, expected: &FrameHeader) -> Result<Slot<'_>, LinkError> {
-        self.reader.frame(&self.bell).await.map_err(|over| failed(over, expected))?;
-        expected.check(&self.reader.header())?;
+        self.frame(expected).await?;
         let bytes = expected.payload_bytes as usize;
         let there = match self.reader.place() {
             None => None,
-            Some(place) => {
-                let found = self.seen.bytes(place, bytes, &self.bell);
-                Some(found.map_err(|reason| LinkError::NotSeen(Arc::new(reason)))?)
-            }
+            Some(place) => Some(self.seen.bytes(place, bytes, &self.bell).map_err(not_seen)?),
         };
         Ok(self.reader.payload(bytes, there))
+    }
+
+    /// Receives a frame of [a kind](super::frame::FrameKind::is_borrowed) whose payload this end may borrow.
+    pub(super) async fn borrow(&mut self, expected: &FrameHeader) -> Result<Received<'_>, LinkError> {
+        self.frame(expected).await?;
+        let bytes = expected.payload_bytes as usize;
+        let Some(place) = self.reader.place() else {
+            return Ok(Received::Slot(self.reader.payload(bytes, None)));
+        };
+        let as_number = (&self.account, self.reader.next());
+        let borrowed = self.seen.borrow((place, bytes), &self.bell, as_number);
+        let borrowed = borrowed.map_err(not_seen)?;
+        self.reader.count();
+        Ok(Received::Borrowed(borrowed))
+    }
+
+    async fn frame(&mut self, expected: &FrameHeader) -> Result<(), LinkError> {
+        self.reader.frame(&*self.bell).await.map_err(|over| failed(over, expected))?;
+        expected.check(&self.reader.header())
     }
 }
 
 impl Drop for SharedMemoryReceiver {
     fn drop(&mut self) {
-        self.reader.end(&self.bell);
+        self.reader.end(&*self.bell);
     }
+}
+
+fn not_seen(reason: io::Error) -> LinkError {
+    LinkError::NotSeen(Arc::new(reason))
 }
 
 /// Why `frame` did not pass.

@@ -24,6 +24,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_sea
 
 use super::counters::{Counters, Memory, Reader, Writer};
 use super::in_place::Place;
+use crate::borrowed::COLUMNS;
 use crate::limits::{ALIGNMENT, CHUNK_BYTES, SHARED_LINK_BYTES, SHARED_SLOTS};
 use crate::links::frame::HEADER_BYTES;
 use crate::runs::Runs;
@@ -33,7 +34,9 @@ const HEADER_PLACE: usize = (HEADER_BYTES + 2 * size_of::<u64>()).next_multiple_
 const SLOT_BYTES: usize = HEADER_PLACE + CHUNK_BYTES;
 /// Where the receiver says that it [asks for copies](Region::asks_for_copies).
 const COPIES_PLACE: usize = size_of::<Counters<AtomicU64, AtomicU32>>();
-const SLOTS_PLACE: usize = COPIES_PLACE + ALIGNMENT;
+/// Up to which frames it has [returned](Region::returned) what it borrowed, a number for each column.
+const RETURNED_PLACE: usize = COPIES_PLACE + ALIGNMENT;
+const SLOTS_PLACE: usize = (RETURNED_PLACE + COLUMNS * size_of::<u64>()).next_multiple_of(ALIGNMENT);
 const REGION_BYTES: usize = SLOTS_PLACE + SHARED_SLOTS * SLOT_BYTES;
 
 /// What keeps another process from taking the memory away under this one.
@@ -98,6 +101,21 @@ impl Region {
     fn copies(&self) -> &AtomicU32 {
         // SAFETY: the place lies within the mapping, is aligned, and nothing else is there: as for the counters.
         unsafe { &*self.map.as_ptr().add(COPIES_PLACE).cast() }
+    }
+
+    /// The receiver has returned all of this column that it borrowed with frames before this one, counted from 0 on. It reads no byte of that any more.
+    pub(super) fn have_returned(&self, column: usize, before: u64) {
+        self.returns()[column].store(before, Ordering::Release);
+    }
+
+    /// Up to which frame the receiver has returned all of this column that it borrowed.
+    pub(super) fn returned(&self, column: usize) -> u64 {
+        self.returns()[column].load(Ordering::Acquire)
+    }
+
+    fn returns(&self) -> &[AtomicU64; COLUMNS] {
+        // SAFETY: the place lies within the mapping, is aligned, and nothing else is there: as for the counters.
+        unsafe { &*self.map.as_ptr().add(RETURNED_PLACE).cast() }
     }
 
     fn map(memory: &OwnedFd) -> io::Result<Self> {
@@ -335,5 +353,8 @@ mod tests {
         other.ask_for_copies();
         assert!(one.asks_for_copies());
         assert_eq!(one.counters().read(), Some(0));
+        other.have_returned(COLUMNS - 1, 7);
+        let returned: Vec<u64> = (0..COLUMNS).map(|column| one.returned(column)).collect();
+        assert!(returned[..COLUMNS - 1].iter().all(|&frame| frame == 0) && returned[COLUMNS - 1] == 7);
     }
 }

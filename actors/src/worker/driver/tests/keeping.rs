@@ -187,6 +187,27 @@ fn a_copy_of_a_state_that_has_moved_is_not_made() {
 }
 
 #[test]
+fn sums_that_others_are_to_have_do_not_stay_where_another_worker_has_them() {
+    let (driver, mut outbox) = driver(10, Order::Exact);
+    driver.handle(form(1, 1, &[1, SHARDS], 0));
+    let mut inbox = ring(&mut outbox);
+    let mut begun = move || match inbox.try_recv() {
+        Ok(RingInput::Begin { into, .. }) => into.may_borrow(),
+        other => panic!("expected that a step begins, found {other:?}"),
+    };
+    assert!(begun());
+    let begin = |step| {
+        driver.execute(Command::Begin { step: Step::new(step) });
+    };
+    snapshot(&driver, 0);
+    begin(1);
+    assert!(!begun());
+    let_go(&driver, true, None);
+    begin(2);
+    assert!(begun());
+}
+
+#[test]
 fn sums_are_kept_until_they_are_let_go_of() {
     let (driver, _outbox) = alone();
     for step in 0..6 {
@@ -242,7 +263,7 @@ fn a_kept_sum_is_not_rewritten_and_its_buffer_comes_back() {
     drop(kept);
     driver.lock().buffers.free.clear();
     let_go(&driver, false, None);
-    assert_eq!(driver.lock().buffers.free[0].bytes().as_ptr(), place);
+    assert_eq!(driver.lock().buffers.free[0].1.bytes().as_ptr(), place);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::pages::Pages;
 /// A process has few pages: these tests take turns.
 static TURN: Mutex<()> = Mutex::const_new(());
 
-async fn turn() -> MutexGuard<'static, ()> {
+pub(super) async fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().await
 }
 
@@ -23,19 +23,19 @@ async fn turn() -> MutexGuard<'static, ()> {
 type Pass<'a> = &'a dyn Fn(&Bell);
 
 /// Two chunks and a little.
-fn layout() -> Layout {
+pub(super) fn layout() -> Layout {
     Layout::new(vec![TensorSpec::new("all", Dtype::F32, &[CHUNK_BYTES / 2])], 0).unwrap()
 }
 
 /// A gradient of one value, where another process could read it.
-fn gradient(layout: &Layout, value: f32) -> GradientBuffer {
+pub(super) fn gradient(layout: &Layout, value: f32) -> GradientBuffer {
     let mut buffer = GradientBuffer::in_pages(layout);
     assert!(buffer.is_in_pages(), "the system has pages");
     write(layout, &mut buffer, value);
     buffer
 }
 
-fn write(layout: &Layout, buffer: &mut GradientBuffer, value: f32) {
+pub(super) fn write(layout: &Layout, buffer: &mut GradientBuffer, value: f32) {
     let mut writer = buffer.writer(layout, WriteMode::Store);
     writer.write_f32(0, &vec![value; CHUNK_BYTES / 2]).unwrap();
     writer.samples(1).unwrap();

@@ -1,5 +1,6 @@
 //! Both ends in one process, each with a mapping of its own.
 
+mod borrowing;
 mod in_place;
 
 use std::os::fd::OwnedFd;
@@ -22,12 +23,16 @@ fn link() -> (SharedMemorySender, SharedMemoryReceiver) {
 }
 
 fn header(chunk: u32, payload_bytes: usize) -> FrameHeader {
+    header_of(FrameKind::Running, chunk, payload_bytes)
+}
+
+fn header_of(kind: FrameKind, chunk: u32, payload_bytes: usize) -> FrameHeader {
     FrameHeader {
         generation: Generation::new(Incarnation::new(1), 2),
         step: Step::new(3),
         plan: PlanSlot::Steady,
         hop: 4,
-        kind: FrameKind::Sum,
+        kind,
         chunk,
         payload_bytes: u32::try_from(payload_bytes).unwrap(),
     }

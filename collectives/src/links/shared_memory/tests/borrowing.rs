@@ -1,0 +1,141 @@
+//! Sums that a receiver borrows where the sender has them.
+
+use super::in_place::{gradient, layout, turn, write};
+use super::*;
+use crate::borrowed::Borrowed;
+use crate::gradient::GradientBuffer;
+use crate::layout::Layout;
+
+/// Sends chunk `index` of a finished sum in place.
+async fn lend(sender: &mut SharedMemorySender, buffer: &mut GradientBuffer, index: u32) {
+    let view = buffer.complete();
+    let chunk = view.chunk_in_place(index).await.unwrap();
+    let header = header_of(FrameKind::Sum, index, chunk.bytes().len());
+    assert!(sender.send_in_place(&header, chunk, || ()).await.unwrap(), "it is in place");
+}
+
+async fn borrow(receiver: &mut SharedMemoryReceiver, layout: &Layout, index: u32) -> Borrowed {
+    let expected = header_of(FrameKind::Sum, index, layout.chunk(index).len());
+    match receiver.borrow(&expected).await.unwrap() {
+        Received::Borrowed(borrowed) => borrowed,
+        Received::Slot(slot) => panic!("it was copied: {slot:?}"),
+    }
+}
+
+fn holds(bytes: &[u8], value: f32) -> bool {
+    bytes.chunks(4).all(|four| four == value.to_le_bytes())
+}
+
+/// Whether what is written next to `buffer` is written where it is.
+fn is_written_there(layout: &Layout, buffer: &mut GradientBuffer) -> bool {
+    let before = buffer.bytes().as_ptr();
+    write(layout, buffer, 9.0);
+    buffer.bytes().as_ptr() == before
+}
+
+#[tokio::test]
+async fn what_is_borrowed_is_its_owners_again_once_all_of_it_is_returned() {
+    let (_turn, layout) = (turn().await, layout());
+    let (mut sender, mut receiver) = link();
+    let mut sum = gradient(&layout, 1.0);
+    for index in [1, 0] {
+        lend(&mut sender, &mut sum, index).await;
+    }
+    let borrowed = [
+        borrow(&mut receiver, &layout, 1).await,
+        borrow(&mut receiver, &layout, 0).await,
+    ];
+    // Frames of other kinds come between, and are read.
+    send(&mut sender, 3).await.unwrap();
+    assert_eq!(receive(&mut receiver, 3).await.unwrap(), payload(3));
+    assert!(!is_written_there(&layout, &mut sum), "the other end has it");
+    assert!(borrowed.iter().all(|chunk| holds(chunk, 1.0)));
+    let [one, other] = borrowed;
+    // Two more, of the memory to which it has moved: what was borrowed last is returned first.
+    for index in [1, 0] {
+        lend(&mut sender, &mut sum, index).await;
+    }
+    let before = borrow(&mut receiver, &layout, 1).await;
+    let last = borrow(&mut receiver, &layout, 0).await;
+    assert!(holds(&last, 9.0));
+    drop(last);
+    drop(before);
+    assert!(is_written_there(&layout, &mut sum), "all of this memory is returned");
+    drop(one);
+    assert!(holds(&other, 1.0), "and some of the other is not");
+}
+
+#[tokio::test]
+async fn what_is_borrowed_first_and_kept_longer_is_not_returned_by_what_came_later() {
+    let (_turn, layout) = (turn().await, layout());
+    let (mut sender, mut receiver) = link();
+    let mut sum = gradient(&layout, 1.0);
+    for index in [1, 0] {
+        lend(&mut sender, &mut sum, index).await;
+    }
+    let first = borrow(&mut receiver, &layout, 1).await;
+    drop(borrow(&mut receiver, &layout, 0).await);
+    assert!(!is_written_there(&layout, &mut sum));
+    assert!(holds(&first, 1.0));
+}
+
+#[tokio::test]
+async fn what_is_borrowed_outlives_the_link_and_the_owner() {
+    let (_turn, layout) = (turn().await, layout());
+    let (mut sender, mut receiver) = link();
+    let mut sum = gradient(&layout, 1.0);
+    lend(&mut sender, &mut sum, 1).await;
+    let borrowed = borrow(&mut receiver, &layout, 1).await;
+    drop((sender, receiver));
+    assert!(!is_written_there(&layout, &mut sum), "links end with their generation");
+    drop(sum);
+    assert!(holds(&borrowed, 1.0));
+}
+
+#[tokio::test]
+async fn what_a_process_that_has_ended_had_borrowed_is_its_owners_again() {
+    let (_turn, layout) = (turn().await, layout());
+    let (mut sender, mut receiver) = link();
+    let mut sum = gradient(&layout, 1.0);
+    lend(&mut sender, &mut sum, 1).await;
+    lend(&mut sender, &mut sum, 0).await;
+    let borrowed = borrow(&mut receiver, &layout, 1).await;
+    // The second one is never received.
+    drop(receiver);
+    assert!(!is_written_there(&layout, &mut sum));
+    lend_nothing_more(&mut sender, &mut sum).await;
+    drop(borrowed);
+    // Nothing keeps the socket open now, as in a process that has ended.
+    write(&layout, &mut sum, 2.0);
+    assert!(is_written_there(&layout, &mut sum));
+}
+
+/// A link whose receiver is gone takes no frame.
+async fn lend_nothing_more(sender: &mut SharedMemorySender, sum: &mut GradientBuffer) {
+    let view = sum.complete();
+    let chunk = view.chunk_in_place(1).await.unwrap();
+    let header = header_of(FrameKind::Sum, 1, chunk.bytes().len());
+    let refused = sender.send_in_place(&header, chunk, || ()).await;
+    assert!(matches!(refused, Err(LinkError::Refused)), "{refused:?}");
+}
+
+#[tokio::test]
+async fn nothing_is_borrowed_at_a_place_that_cannot_be() {
+    let (_turn, layout) = (turn().await, layout());
+    let (mut sender, mut receiver) = link();
+    let mut sum = gradient(&layout, 1.0);
+    lend(&mut sender, &mut sum, 1).await;
+    drop(borrow(&mut receiver, &layout, 1).await);
+    for at in [sum.length() as u64 - 299, u64::MAX] {
+        let place = super::super::in_place::Place { pages: 1, at };
+        sender.writer.refer(&header_of(FrameKind::Sum, 0, 300).encode(), place);
+        sender.writer.count(&*sender.bell);
+        let found = receiver.borrow(&header_of(FrameKind::Sum, 0, 300)).await;
+        let found = found.unwrap_err().to_string();
+        assert!(found.contains("beyond the"), "{found}");
+        // A link that has failed is not used again.
+        (sender, receiver) = link();
+        lend(&mut sender, &mut sum, 1).await;
+        drop(borrow(&mut receiver, &layout, 1).await);
+    }
+}
