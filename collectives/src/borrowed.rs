@@ -101,6 +101,22 @@ impl Open {
     }
 }
 
+impl Borrowed {
+    /// Whether one begins in the same pages where the other ends, or neither is borrowed.
+    pub(crate) fn lie_together(one: Option<&Self>, next: Option<&Self>) -> bool {
+        match (one, next) {
+            (Some(one), Some(next)) => Arc::ptr_eq(&one.pages, &next.pages) && one.at + one.bytes == next.at,
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    }
+
+    /// So many bytes from `at` on, also beyond these: of those that [lie together](Self::lie_together) with them.
+    pub(crate) fn and_what_follows(&self, at: usize, bytes: usize) -> &[u8] {
+        &self.pages[self.at + at..][..bytes]
+    }
+}
+
 impl Deref for Borrowed {
     type Target = [u8];
 

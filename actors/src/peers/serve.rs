@@ -1,5 +1,6 @@
 //! What this worker hands to others: a share of a snapshot or of a checkpoint, the sum of a step, or its whole state. Never on the training
-//! thread: bytes are hashed beside the network's thread, and not copied but for what is lent of a checkpoint while it is still read.
+//! thread: bytes are hashed beside the network's thread, and not copied but for what is lent of a checkpoint while it is still read, and a sum of which other
+//! workers have parts.
 
 use std::sync::Arc;
 
@@ -90,9 +91,10 @@ impl Peers {
             Request::LentManifest { generation, .. } => return self.give_manifest(generation, send).await,
             Request::Sum { step, when } => match self.sum(step, when).await {
                 Some(sum) => {
-                    let bytes = sum.bytes();
                     let trailer = sum.trailer();
-                    let Some(hash) = self.environment.blocking(move || sum.hash()).await else {
+                    // What of it other workers have is copied for this.
+                    let told = move || (sum.bytes(), sum.hash());
+                    let Some((bytes, hash)) = self.environment.blocking(told).await else {
                         return Ok(());
                     };
                     let told = Answer::Sum {

@@ -4,6 +4,7 @@
 //! becomes whole once, and is written again only when there are no readers at all. Bytes that the writer leaves [elsewhere](Resident) are written when they
 //! come, which is when a reader asks for their chunk; each has its own [`Lowering`](super::Lowering).
 
+use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use super::writer::Written;
 use super::{GradientWriter, WriteMode};
 use crate::block_on::block_on;
 use crate::borrowed::Borrowed;
-use crate::layout::{Layout, cut};
+use crate::layout::Layout;
 use crate::limits::CHUNK_BYTES;
 use crate::pages::InPlace;
 
@@ -94,13 +95,30 @@ impl GradientBuffer {
     /// When there are not so many, or some of them lie [elsewhere](Self::lower).
     pub(super) fn runs(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
         let here = self.memory.all().expect("a gradient is brought here before it is read");
-        let whole = (!self.borrows()).then(|| range.clone());
-        let parts = self.borrows().then(|| cut(range));
-        let part = move |part: Range<usize>| match self.borrowed.get(part.start / CHUNK_BYTES) {
-            Some(Some(chunk)) => &chunk[part.start % CHUNK_BYTES..][..part.len()],
-            Some(None) | None => &here[part],
-        };
-        whole.into_iter().chain(parts.into_iter().flatten()).map(part)
+        let mut left = range;
+        iter::from_fn(move || {
+            let first = self.borrowed_chunk(left.start);
+            let mut end = left.end;
+            if self.borrows() {
+                let breaks =
+                    |&at: &usize| !Borrowed::lie_together(self.borrowed_chunk(at - CHUNK_BYTES), self.borrowed_chunk(at));
+                let mut borders = (left.start / CHUNK_BYTES + 1..)
+                    .map(|chunk| chunk * CHUNK_BYTES)
+                    .take_while(|at| *at < left.end);
+                end = borders.find(breaks).unwrap_or(left.end);
+            }
+            let run = left.start..end;
+            left.start = end;
+            (!run.is_empty()).then(|| match first {
+                Some(chunk) => chunk.and_what_follows(run.start % CHUNK_BYTES, run.len()),
+                None => &here[run],
+            })
+        })
+    }
+
+    /// The chunk in which byte `at` lies, if another process has it.
+    fn borrowed_chunk(&self, at: usize) -> Option<&Borrowed> {
+        self.borrowed.get(at / CHUNK_BYTES)?.as_ref()
     }
 
     /// Whether chunks of a sum that it is room for may stay where other processes of this host have them, which is so at first. They cannot write there as long

@@ -73,6 +73,13 @@ impl Sum {
         })
     }
 
+    /// Whether other processes of this host have some of it, and this one reads it there. They cannot write there before it is dropped, or
+    /// [its buffer](Self::into_buffer) is taken.
+    #[must_use]
+    pub const fn is_borrowed(&self) -> bool {
+        self.buffer.borrows()
+    }
+
     /// The bytes `range` in the runs in which they lie, one after the other. No element of a tensor lies in two.
     ///
     /// # Panics
@@ -221,7 +228,7 @@ impl Mean<'_> {
     }
 
     /// Lends the f32 tensor `tensor` divided by n, row-major, in runs of at most [`RUN_ELEMENTS`]: nothing is allocated, and each run is
-    /// in the processor's nearest cache while it is used. Each run comes with the place of its first element.
+    /// in the processor's nearest cache while it is used. Each run comes with the place of its first element. Runs are the same on every worker.
     ///
     /// # Errors
     /// When there is no such tensor of that type, or n is 0.
@@ -230,15 +237,15 @@ impl Mean<'_> {
         let at = locate(self.layout, tensor, Dtype::F32, elements(self.layout, tensor))?;
         let n = self.divisor()? as f32;
         let mut values = [0.0; RUN_ELEMENTS];
-        let mut first = 0;
-        for elements in self.sum.runs(at).flat_map(|run| run.as_chunks::<4>().0.chunks(RUN_ELEMENTS)) {
-            let values = &mut values[..elements.len()];
-            values
-                .iter_mut()
+        for first in at.clone().step_by(RUN_ELEMENTS * size_of::<f32>()) {
+            // The same runs on every rank, wherever a rank has the sum: what is reckoned from them must not differ.
+            let end = at.end.min(first + RUN_ELEMENTS * size_of::<f32>());
+            let elements = self.sum.runs(first..end).flat_map(|run| run.as_chunks::<4>().0);
+            let run = &mut values[..(end - first) / size_of::<f32>()];
+            run.iter_mut()
                 .zip(elements)
                 .for_each(|(value, bytes)| *value = f32::from_le_bytes(*bytes) / n);
-            see(first, values);
-            first += elements.len();
+            see((first - at.start) / size_of::<f32>(), run);
         }
         Ok(())
     }

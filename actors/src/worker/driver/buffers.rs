@@ -33,6 +33,8 @@ pub(super) struct Buffers {
     pieces: usize,
     /// Whether gradients are so large that other processes of the host read them where they lie.
     is_large: bool,
+    /// Whether the system gave pages for the last one that was to lie there.
+    in_pages: bool,
 }
 
 impl Buffers {
@@ -44,6 +46,7 @@ impl Buffers {
             whole: BTreeMap::new(),
             free: Vec::new(),
             pieces: 0,
+            in_pages: false,
         }
     }
 
@@ -83,12 +86,13 @@ impl Buffers {
         Some(self.free.swap_remove(best).1)
     }
 
-    fn made(&self, shown: bool) -> GradientBuffer {
-        if shown {
-            GradientBuffer::in_pages(&self.layout)
-        } else {
-            GradientBuffer::zeros(&self.layout)
+    fn made(&mut self, shown: bool) -> GradientBuffer {
+        if !shown {
+            return GradientBuffer::zeros(&self.layout);
         }
+        let buffer = GradientBuffer::in_pages(&self.layout);
+        self.in_pages = buffer.is_in_pages();
+        buffer
     }
 
     /// The buffer of a piece that lacks shards, for the next of them.
@@ -124,8 +128,14 @@ impl Buffers {
     pub(super) fn recycle(&mut self, sum: Option<Sum>) {
         if self.free.len() < self.pieces + SUMS as usize {
             let buffer = sum.map(Sum::into_buffer).filter(GradientBuffer::is_unread);
-            self.free.extend(buffer.map(|buffer| (Use::Sum, buffer)));
+            let fits = buffer.filter(|buffer| !self.is_stray(buffer));
+            self.free.extend(fits.map(|buffer| (Use::Sum, buffer)));
         }
+    }
+
+    /// Whether it came with a sum from elsewhere, and others could not read what is written there.
+    fn is_stray(&self, buffer: &GradientBuffer) -> bool {
+        self.in_pages && !buffer.is_in_pages() && !buffer.has_memory_elsewhere()
     }
 
     /// A step of these pieces begins: of all others it lets go.

@@ -83,7 +83,8 @@ impl KeptSum {
         *self.kept.hash.get_or_init(|| StateHash::of(self.sum().bytes()))
     }
 
-    /// Its bytes, not copied: they stay as they are for as long as these are held.
+    /// Its bytes, which stay as they are for as long as these are held. Not copied, unless other workers have some of them: not for a thread that others
+    /// wait for.
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         struct Owner(Arc<Hashed>);

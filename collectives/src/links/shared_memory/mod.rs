@@ -176,7 +176,10 @@ impl SharedMemoryReceiver {
         let bytes = expected.payload_bytes as usize;
         let there = match self.reader.place() {
             None => None,
-            Some(place) => Some(self.seen.bytes(place, bytes, &self.bell).map_err(not_seen)?),
+            Some(place) => {
+                debug_assert!(!expected.kind.is_borrowed(), "what was never borrowed is never returned");
+                Some(self.seen.bytes(place, bytes, &self.bell).map_err(not_seen)?)
+            }
         };
         Ok(self.reader.payload(bytes, there))
     }

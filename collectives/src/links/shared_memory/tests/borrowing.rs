@@ -3,7 +3,8 @@
 use super::in_place::{gradient, layout, turn, write};
 use super::*;
 use crate::borrowed::Borrowed;
-use crate::gradient::GradientBuffer;
+use crate::coming::Coming;
+use crate::gradient::{Filling, GradientBuffer};
 use crate::layout::Layout;
 
 /// Sends chunk `index` of a finished sum in place.
@@ -137,5 +138,29 @@ async fn nothing_is_borrowed_at_a_place_that_cannot_be() {
         (sender, receiver) = link();
         lend(&mut sender, &mut sum, 1).await;
         drop(borrow(&mut receiver, &layout, 1).await);
+    }
+}
+
+#[tokio::test]
+async fn room_for_a_sum_is_written_where_it_is_if_that_is_returned_before_there_is_something_to_write() {
+    let (_turn, layout) = (turn().await, layout());
+    let (mut sender, mut receiver) = link();
+    for returned in [true, false] {
+        let mut sum = gradient(&layout, 1.0);
+        lend(&mut sender, &mut sum, 1).await;
+        let mut borrowed = Some(borrow(&mut receiver, &layout, 1).await);
+        let (place, coming) = (sum.bytes().as_ptr(), Coming::default());
+        let mut filling = Filling::new(&layout, sum, &coming);
+        if returned {
+            borrowed = None;
+        }
+        for chunk in layout.travel() {
+            filling.fill(chunk, |bytes| bytes.fill(7));
+        }
+        coming.expect();
+        let sum = filling.finish();
+        assert_eq!(sum.bytes().as_ptr() == place, returned);
+        assert!(sum.bytes().iter().all(|byte| *byte == 7));
+        assert!(borrowed.is_none_or(|chunk| holds(&chunk, 1.0)));
     }
 }
