@@ -88,6 +88,17 @@ impl Sum {
         self.buffer.runs(range)
     }
 
+    /// Reads the elements in `range`, run after run: within one the compiler has several at once.
+    fn read<const BYTES: usize, T>(&self, range: Range<usize>, out: &mut [T], value: impl Fn([u8; BYTES]) -> T) {
+        let mut left = out;
+        for run in self.runs(range) {
+            let (elements, _) = run.as_chunks::<BYTES>();
+            let (here, rest) = left.split_at_mut(elements.len());
+            here.iter_mut().zip(elements).for_each(|(out, bytes)| *out = value(*bytes));
+            left = rest;
+        }
+    }
+
     /// What holds all tensors of the sum elsewhere as well, where a worker was alone and added them there.
     #[must_use]
     pub fn resident(&self, layout: &Layout) -> Option<Arc<dyn Resident>> {
@@ -195,15 +206,7 @@ impl Mean<'_> {
     pub fn copy_f32(&self, tensor: usize, out: &mut [f32]) -> Result<(), GradientError> {
         let at = locate(self.layout, tensor, Dtype::F32, out.len())?;
         let n = self.divisor()? as f32;
-        let mut left = out;
-        for run in self.sum.runs(at) {
-            let (elements, _) = run.as_chunks::<4>();
-            let (here, rest) = left.split_at_mut(elements.len());
-            here.iter_mut()
-                .zip(elements)
-                .for_each(|(out, bytes)| *out = f32::from_le_bytes(*bytes) / n);
-            left = rest;
-        }
+        self.sum.read(at, out, |bytes| f32::from_le_bytes(bytes) / n);
         Ok(())
     }
 
@@ -215,15 +218,7 @@ impl Mean<'_> {
     pub fn copy_f64(&self, tensor: usize, out: &mut [f64]) -> Result<(), GradientError> {
         let at = locate(self.layout, tensor, Dtype::F64, out.len())?;
         let n = self.divisor()? as f64;
-        let mut left = out;
-        for run in self.sum.runs(at) {
-            let (elements, _) = run.as_chunks::<8>();
-            let (here, rest) = left.split_at_mut(elements.len());
-            here.iter_mut()
-                .zip(elements)
-                .for_each(|(out, bytes)| *out = f64::from_le_bytes(*bytes) / n);
-            left = rest;
-        }
+        self.sum.read(at, out, |bytes| f64::from_le_bytes(bytes) / n);
         Ok(())
     }
 
@@ -240,11 +235,8 @@ impl Mean<'_> {
         for first in at.clone().step_by(RUN_ELEMENTS * size_of::<f32>()) {
             // The same runs on every rank, wherever a rank has the sum: what is reckoned from them must not differ.
             let end = at.end.min(first + RUN_ELEMENTS * size_of::<f32>());
-            let elements = self.sum.runs(first..end).flat_map(|run| run.as_chunks::<4>().0);
             let run = &mut values[..(end - first) / size_of::<f32>()];
-            run.iter_mut()
-                .zip(elements)
-                .for_each(|(value, bytes)| *value = f32::from_le_bytes(*bytes) / n);
+            self.sum.read(first..end, run, |bytes| f32::from_le_bytes(bytes) / n);
             see((first - at.start) / size_of::<f32>(), run);
         }
         Ok(())

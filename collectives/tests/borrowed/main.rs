@@ -185,7 +185,7 @@ fn link_all(plan: &Plan, trainers: &mut [Trainer], step: u64) -> JoinSet<()> {
             probe: None,
         };
         let ((inbox, inputs), (done, completed)) = (unbounded_channel(), unbounded_channel());
-        // A ring that is aborted may hand in its sum to nobody.
+        // The receiver of a ring that is aborted may be gone.
         let summed = move |sum| drop(done.send(sum));
         rings.spawn(async { ring::run(config, links, inputs, summed).await.expect("the ring ends well") });
         trainer.ring = Some(Ends { inbox, completed });
