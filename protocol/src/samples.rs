@@ -88,6 +88,7 @@ pub fn hello(job: JobId, worker: WorkerId) -> WorkerHello {
             count: 0,
         },
         device_memory: None,
+        host_hash: None,
     }
 }
 

@@ -87,6 +87,7 @@ fn hello(number: u32, shards: u32, worker: &mut Worker) -> WorkerHello {
             count: 0,
         },
         device_memory: None,
+        host_hash: None,
     }
 }
 

@@ -64,6 +64,7 @@ impl Worker {
             address: SocketAddr::from(([10, 0, 0, 1], 40_000)),
             capacity: shards,
             memory: GradientMemory::unbounded(1),
+            host_hash: None,
             introduction,
         }
     }

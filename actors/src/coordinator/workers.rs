@@ -98,6 +98,7 @@ impl State {
             address: hello.address,
             capacity: hello.shard_capacity,
             memory: hello.memory,
+            host_hash: hello.host_hash,
             introduction: hello.introduction,
         })));
         if let Some(reason) = self.operating.agents.leaving(worker) {

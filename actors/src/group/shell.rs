@@ -139,6 +139,7 @@ impl Shell {
             auxiliary: Vec::new(),
             call: link.next_call(),
             device_memory: None,
+            host_hash: peers.host_hash(),
         };
         Ok(Self {
             control: Control::start(

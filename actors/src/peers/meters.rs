@@ -1,4 +1,4 @@
-//! What has passed the links of each generation, and what their connections are like: figures for people. Nothing follows from them.
+//! What has passed the links of each generation, and what their connections are like: figures for people.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

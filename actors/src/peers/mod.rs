@@ -31,7 +31,7 @@ use sardana_net::environment::Environment;
 use sardana_net::quic::limits::{CONNECT_DEADLINE, CONNECTIONS_OF_PEER, UNNAMED, UNNAMED_DEADLINE};
 use sardana_net::quic::{BindError, ConnectError, Door, Places, Reach, bind_peer_on, close, connect, widen};
 use sardana_net::trust::{PeerIdentity, RotatingCredentials};
-use sardana_protocol::messages::MemberAddress;
+use sardana_protocol::messages::{HostHash, MemberAddress};
 use sardana_protocol::state::StatePieces;
 use sardana_protocol::words::{Generation, WorkerId};
 use tokio::time::sleep;
@@ -81,6 +81,7 @@ pub struct Peers {
     loads: Loads,
     /// Links to workers of this host go through shared memory.
     near: bool,
+    host_hash: Option<HostHash>,
     access: AccessList,
     lent: Watched<Lent>,
     keeper: Arc<dyn Keeper>,
@@ -182,6 +183,7 @@ impl Peers {
             meters: Meters::default(),
             loads: Loads::default(),
             near,
+            host_hash: listening.as_ref().and_then(Listening::host_hash),
             access: AccessList::default(),
             lent: Watched::default(),
             keeper,
@@ -207,6 +209,11 @@ impl Peers {
     /// When the system does not tell.
     pub fn local_address(&self) -> std::io::Result<SocketAddr> {
         self.endpoint.local_addr()
+    }
+
+    /// Which workers it can share memory with. None if with none.
+    pub(crate) const fn host_hash(&self) -> Option<HostHash> {
+        self.host_hash
     }
 
     /// From now on links of generations older than `generation` are refused (GEN-3).

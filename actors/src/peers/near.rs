@@ -5,11 +5,12 @@
 //! ends (keying material exporters, RFC 8446, section 7.5), so that nothing but a certificate of this job leads to the memory. Whatever
 //! fails here, or takes long, the link is made over QUIC instead.
 
-use std::io;
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener as StdListener};
 use std::sync::Arc;
+use std::{fs, io};
 
 use quinn::{Connection, Endpoint};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -18,6 +19,7 @@ use sardana_collectives::links::descriptors::{receive_with_memory, send_with_mem
 use sardana_collectives::links::{LinkReceiver, LinkSender, SharedMemory};
 use sardana_net::log::refused;
 use sardana_protocol::codec::{decode, encode};
+use sardana_protocol::messages::HostHash;
 use sardana_protocol::words::{JobId, WorkerId};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
@@ -80,6 +82,15 @@ impl Listening {
         Self(listening.ok())
     }
 
+    /// Which workers can make links through memory with this one. None if none can, or the system does not tell.
+    pub(super) fn host_hash(&self) -> Option<HostHash> {
+        self.0.as_ref()?;
+        let hash = host_hash().inspect_err(|error| {
+            tracing::debug!(%error, "the system does not tell which host this is");
+        });
+        hash.ok()
+    }
+
     /// Takes in the links that workers of this host make. Never ends.
     pub(super) async fn serve(self, peers: &Arc<Peers>) {
         let Self(Some(listener)) = self else {
@@ -109,6 +120,28 @@ impl Listening {
             });
         }
     }
+}
+
+/// The same for all processes that find each other's sockets, which have a name within a network namespace, and are of the same user.
+fn host_hash() -> io::Result<HostHash> {
+    // Drawn at random when the system starts (random(4)). Namespaces have an inode each (namespaces(7)).
+    let boot = fs::read("/proc/sys/kernel/random/boot_id")?;
+    let inode = |namespace| Ok::<_, io::Error>(fs::metadata(namespace)?.ino());
+    let namespaces = [inode("/proc/self/ns/net")?, inode("/proc/self/ns/user")?];
+    Ok(hash_of(&boot, namespaces, geteuid().as_raw()))
+}
+
+/// Another one, if any of these is another.
+pub(super) fn hash_of(boot: &[u8], namespaces: [u64; 2], user: u32) -> HostHash {
+    let mut hasher = blake3::Hasher::new_derive_key("sardana workers that can share memory");
+    hasher.update(&user.to_le_bytes());
+    for namespace in namespaces {
+        hasher.update(&namespace.to_le_bytes());
+    }
+    hasher.update(boot);
+    let mut bytes = [0; 16];
+    hasher.finalize_xof().fill(&mut bytes);
+    HostHash::new(bytes)
 }
 
 fn listen(job: JobId, worker: WorkerId, port: u16) -> io::Result<UnixListener> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use quinn::{Connection, Endpoint};
 use sardana_collectives::links::LinkSender;
+use sardana_protocol::messages::HostHash;
 use sardana_protocol::words::{JobId, WorkerId};
 
 use super::Peers;
@@ -24,6 +25,10 @@ pub(super) struct Listening;
 impl Listening {
     pub(super) fn of(_: JobId, _: WorkerId, _: &Endpoint) -> Self {
         Self
+    }
+
+    pub(super) const fn host_hash(&self) -> Option<HostHash> {
+        None
     }
 
     /// Never ends.

@@ -171,6 +171,7 @@ impl Actor for Worker {
                 .collect(),
             call: link.next_call(),
             device_memory: config.device_memory.clone(),
+            host_hash: peers.host_hash(),
         };
         let rings = Rings::new(&config.identity.spec, Arc::clone(&driver), Arc::clone(&peers)).by(config.summation.clone());
         let transfers = Transfers::new(Arc::clone(&driver), Arc::clone(&peers), Arc::clone(&config.pieces));

@@ -1,15 +1,20 @@
 //! What a first message must be, and what happens to one that is not.
 
-use sardana_net::trust::{PendingKey, Role};
+use sardana_actors::coordinator::CoordinatorConfig;
+use sardana_net::trust::{Authority, PendingKey, Role};
 use sardana_net::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_protocol::limits::WIRE_VERSION;
 use sardana_protocol::membership::{GenerationEvent, JobEvent, Loss, WorkerEvent};
-use sardana_protocol::messages::{AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, Hello, WorkerHello};
+use sardana_protocol::messages::{
+    AgentMessage, AgentOrder, Call, CoordinatorMessage, Form, Greeting, Hello, HostHash, WorkerHello, WorkerMessage,
+};
+use sardana_protocol::plan::Part;
+use sardana_protocol::samples;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, WorkerId};
 
 use super::log::Log;
-use super::raw::{JOB, Site, agent, exited, hello, worker};
+use super::raw::{JOB, Site, Wire, agent, exited, hello, worker};
 
 #[tokio::test]
 async fn a_hello_under_a_false_name_is_refused() {
@@ -257,4 +262,46 @@ async fn what_an_agent_says_of_a_worker_that_is_not_its_own_does_not_keep_it_out
     let _second = site.join(2).await;
     let joined = |event: &JobEvent| matches!(event, JobEvent::Worker(WorkerEvent::Joined { worker, .. }) if *worker == WorkerId::new(2));
     while !joined(&site.event().await) {}
+}
+
+/// What a worker is told once enough are there.
+async fn seat(wire: &mut Wire) -> Form {
+    loop {
+        match wire.hear().await.unwrap().expect("the coordinator is there") {
+            CoordinatorMessage::Halt { generation } => {
+                let standing = samples::introduction().standing;
+                wire.say(&WorkerMessage::Halted { generation, standing }).await;
+            }
+            CoordinatorMessage::Form(form) => return *form,
+            other => panic!("expected a seat, found {other:?}"),
+        }
+    }
+}
+
+/// Whether each of four workers with large gradients, of one host, is told that all own chunks. They say this of the memory that they share.
+async fn all_own_chunks(says: impl Fn(u64) -> Option<HostHash>) -> bool {
+    let of_four = |config| CoordinatorConfig { expected: 4, ..config };
+    let site = Site::with(Authority::new(JOB).unwrap(), of_four).await.unwrap();
+    let mut wires = Vec::new();
+    for id in 1..=4 {
+        let own = WorkerHello {
+            host_hash: says(id),
+            ..hello(id)
+        };
+        wires.push(site.join_with(own).await);
+    }
+    let mut direct = Vec::new();
+    for wire in &mut wires {
+        direct.push(matches!(seat(wire).await.steady, Part::Direct(_)));
+    }
+    assert!(direct.iter().all(|one| *one == direct[0]), "{direct:?}");
+    direct[0]
+}
+
+#[tokio::test]
+async fn workers_that_say_that_they_share_memory_all_own_chunks_of_large_gradients() {
+    let same = Some(HostHash::new([7; 16]));
+    assert!(all_own_chunks(|_| same).await);
+    assert!(!all_own_chunks(|id| same.filter(|_| id != 3)).await, "one of them cannot");
+    assert!(!all_own_chunks(|_| None).await);
 }

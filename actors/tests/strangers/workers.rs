@@ -157,15 +157,15 @@ async fn a_worker_whose_memory_can_never_do_hears_the_sizes() {
     let mut site = Site::new().await;
     for (room, words) in [
         (64, ["K = 4096", "at most N = 8 workers", "512 GiB", "set fewer shards"]),
-        (2, ["a gradient has 1 GiB", "needs 3 GiB", "has 1.7 GiB", "more memory"]),
+        (2, ["a gradient has 1 GiB", "needs 3 GiB", "has 1.6 GiB", "more memory"]),
         // Room for the gradients, and not for the links.
         (
             3,
             [
                 "a gradient has 1 GiB",
                 "needs 3 GiB",
-                "has 2.7 GiB",
-                "beside 250.5 MiB that its links may hold",
+                "has 2.6 GiB",
+                "beside 331.5 MiB that its links may hold",
             ],
         ),
     ] {

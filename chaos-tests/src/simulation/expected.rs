@@ -23,7 +23,7 @@ struct Names {
 
 impl Names {
     /// All of `all` but what is `never` said: that only wraps others; or it cannot happen in a simulated cluster, or only in one that violates
-    /// something. Certificates are renewed by shells, which also tell of links and of GPUs; models of numbers do not fail, and a failed job is a
+    /// something. Certificates are renewed by shells, which also tell of GPUs; models of numbers do not fail, and a failed job is a
     /// violation.
     const fn of(list: &'static str, all: &'static [&'static [&'static str]], never: &'static [&'static str]) -> Self {
         Self { list, all, never }
@@ -61,7 +61,7 @@ const NAMES: [Names; 7] = [
     Names::of(
         "worker says",
         &[WorkerMessage::VARIANTS],
-        &["Renew", "Failed", "Links", "DeviceMemory", "GivenUp"],
+        &["Renew", "Failed", "DeviceMemory", "GivenUp"],
     ),
 ];
 

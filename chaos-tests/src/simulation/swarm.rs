@@ -8,6 +8,7 @@ use sardana_protocol::checkpoint::{Every, Keep};
 use sardana_protocol::limits::{CHUNK_BYTES, KEEP_LEAST};
 use sardana_protocol::membership::{Balance, Saves};
 use sardana_protocol::memory::{GradientMemory, SUMS};
+use sardana_protocol::plan::Hosts;
 
 use super::faults::Fault;
 use super::network::{Network, Transport};
@@ -28,8 +29,8 @@ pub(crate) struct Swarm {
     pub(crate) capacity: u32,
     /// What each worker has for gradients.
     pub(crate) memory: GradientMemory,
-    /// Whether each worker has a host of its own.
-    pub(crate) apart: bool,
+    /// How workers are spread over hosts.
+    pub(crate) hosts: Hosts,
     pub(crate) steps: u64,
     /// How long one shard's gradient takes.
     pub(crate) gradient: Duration,
@@ -90,6 +91,12 @@ const SMALL: u64 = 0x57a2_0000;
 /// Two jobs of so many have them, and one some in the middle between small and large.
 const SMALL_ONE_OF: u64 = 4;
 
+/// Scrambles a seed for where workers are: chosen so that those of no seed of `corpus.txt` move.
+const ONE_HOST: u64 = 0x4ea2_0006;
+
+/// All workers of one job in so many, of those that have large gradients, are on one host.
+const ONE_HOST_ONE_OF: u64 = 4;
+
 /// The longest that a state takes from one worker to another.
 const SLOWEST_TRANSFER: Duration = Duration::from_secs(3_600);
 /// A dead process is seen by its agent after this at most, on such hosts.
@@ -122,10 +129,17 @@ impl Swarm {
             0 | 2 => swarm.gradients_of(1),
             // All may own two chunks each, if they have few shards.
             1 => Self {
-                apart: true,
+                hosts: Hosts::Apart,
                 ..swarm.gradients_of(2 * CHUNK_BYTES as u64 * workers)
             },
-            _ => swarm,
+            // And all may own chunks of large ones where they share memory.
+            _ => match Dice::new(mix(seed ^ ONE_HOST)).below(ONE_HOST_ONE_OF) {
+                0 => Self {
+                    hosts: Hosts::SharingMemory,
+                    ..swarm
+                },
+                _ => swarm,
+            },
         }
     }
 
@@ -326,7 +340,7 @@ impl Swarm {
             shards,
             capacity,
             memory: GradientMemory::unbounded(GRADIENT),
-            apart: false,
+            hosts: Hosts::Mixed,
             steps,
             gradient,
             apply,

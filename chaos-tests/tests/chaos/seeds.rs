@@ -137,8 +137,8 @@ impl Schedule {
                 steps: 3,
             }),
             gate_step: 4,
-            // Of the larger ones chunks lie where other processes read them; with three to eight workers each owns some.
-            elements: if seed % 3 == 2 { 150_000 } else { 1_500 },
+            // Of the larger ones chunks lie where other processes read them; with two each or less to compute each of three to eight workers owns some.
+            elements: if seed % 3 == 2 { 300_000 } else { 1_500 },
             ..Setup::new(workers)
         };
         let acts = 2 + dice.below(4);

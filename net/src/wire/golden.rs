@@ -7,9 +7,9 @@ use sardana_protocol::data::{DataFingerprint, DataHash, DataPart};
 use sardana_protocol::job::{Compression, Fingerprint, JobIdentity, JobSpec, LastBatch, Order};
 use sardana_protocol::memory::{DeviceMemory, GradientMemory};
 use sardana_protocol::messages::{
-    AgentHello, AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, Hello, Introduction, Joiners, LinkKind,
-    LinkLine, LinkPath, LinkReport, MemberAddress, MembersDigest, Motion, Passed, Ring, Seated, Serve, Shares, Snapshot,
-    Standing, StepReport, Tally, Trailer, WorkerHello, WorkerMessage,
+    AgentHello, AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, Hello, HostHash, Introduction, Joiners,
+    LinkKind, LinkLine, LinkPath, LinkReport, MemberAddress, MembersDigest, Motion, Passed, Ring, Seated, Serve, Shares,
+    Snapshot, Standing, StepReport, Tally, Trailer, WorkerHello, WorkerMessage,
 };
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
@@ -84,7 +84,7 @@ const STANDING: &str = "09  02 0002 0506  0108  00";
 fn a_frame() {
     let mut frame = Vec::new();
     write_frame_blocking(&mut frame, &WorkerMessage::Ready { generation: GENERATION }, 16).unwrap();
-    assert_eq!(frame, bytes("0c00 0000 03000000  01 01 07"));
+    assert_eq!(frame, bytes("0d00 0000 03000000  01 01 07"));
 }
 
 #[test]
@@ -149,14 +149,15 @@ fn hello() {
             count: 3,
         },
         device_memory: Some(device_memory()),
+        host_hash: Some(HostHash::new([0x4a; 16])),
     };
     let (job_text, hash_text, process) = ("aa".repeat(16), "5c".repeat(32), "bb".repeat(16));
-    let (digest, data) = ("dd".repeat(32), "da".repeat(32));
+    let (digest, data, host) = ("dd".repeat(32), "da".repeat(32), "4a".repeat(16));
     let text = format!(
         "00 {job_text} fd efcdab8967452301 \
          04\"ring\" fa fbfb00 fc00000100 fd0000000001000000 40 00 01 02 01 01\"a\" {data} \
          {hash_text} {hash_text} {hash_text} {hash_text} 01\"x\" 03\"cpu\" 00 {hash_text} \
-         0107 02 01 02 03 {digest} 02 00 05 01 06 04 08 01 01 {STANDING} {TALLY} 10 fc00001000 fdffffffffffffffff fb2c01 00 7f000001 fb5111 01 04\"loss\" {process} 03 01 {DEVICE_MEMORY}"
+         0107 02 01 02 03 {digest} 02 00 05 01 06 04 08 01 01 {STANDING} {TALLY} 10 fc00001000 fdffffffffffffffff fb2c01 00 7f000001 fb5111 01 04\"loss\" {process} 03 01 {DEVICE_MEMORY} 01 {host}"
     );
     golden(&Hello::Worker(Box::new(hello)), &text);
 }

@@ -13,9 +13,9 @@ use sardana_protocol::limits::{
 };
 use sardana_protocol::memory::{DeviceMemory, GradientMemory};
 use sardana_protocol::messages::{
-    AgentMessage, AgentOrder, Call, CatchUp, CoordinatorMessage, Form, Greeting, Hello, Introduction, Last, LinkKind,
-    LinkLine, LinkPath, LinkReport, MemberAddress, MembersDigest, Passed, Peer, Restore, Ring, Seated, Standing, StepReport,
-    Tally, WorkerHello, WorkerMessage,
+    AgentMessage, AgentOrder, Call, CatchUp, CoordinatorMessage, Form, Greeting, Hello, HostHash, Introduction, Last,
+    LinkKind, LinkLine, LinkPath, LinkReport, MemberAddress, MembersDigest, Passed, Peer, Restore, Ring, Seated, Standing,
+    StepReport, Tally, WorkerHello, WorkerMessage,
 };
 use sardana_protocol::plan::{HopEnd, HopId, OrderedPart, Part, VisitPart};
 use sardana_protocol::state::StateHash;
@@ -168,6 +168,7 @@ fn largest_hello() -> Hello {
             count: u64::MAX,
         },
         device_memory: Some(largest_device_memory()),
+        host_hash: Some(HostHash::new([0xff; 16])),
     }))
 }
 

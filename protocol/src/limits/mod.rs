@@ -12,7 +12,7 @@ pub use notices::*;
 pub use shells::*;
 
 /// Version of every message. A peer of another version is refused with both numbers.
-pub const WIRE_VERSION: u16 = 12;
+pub const WIRE_VERSION: u16 = 13;
 
 /// Most shards of a job. A message lists at most one range per shard, so this bounds messages; finer grain than 4,096 shards a
 /// step buys no balance. A job with more is refused when it is built.
@@ -52,13 +52,17 @@ pub const DIRECT_WORKERS: u32 = 16;
 pub const DIRECT_CHUNKS: RangeInclusive<u64> = 1..=4;
 
 /// Most workers that are all owners where all share one host. An owner reads the others' gradients where they lie, so that each of them passes a processor
-/// once, and none waits for a neighbour's neighbour. Measured with two processors, K = N, as how many times as long a running sum takes: of four ranks 1.2 to 1.5
-/// over shared memory at 1 to 64 MiB, and 1.2 to 1.4 over QUIC up to 16 MiB; of three 1.1 to 1.4, and of eight 1.2 to 1.9 over shared memory.
+/// once, and none waits for a neighbour's neighbour. Measured with two processors, as how many times as long a running sum takes: of four ranks, K = N, 1.35 to 1.6
+/// over shared memory at 64 to 256 MiB, and 1.2 to 1.4 over QUIC up to 16 MiB; of three 1.4 to 1.6, of eight 1.5 to 1.8, and of two 1 to 1.1 over shared memory. With K = 2N
+/// 1.05 to 1.4 (four ranks; of two 0.75), with K = 3N 0.9 to 1.1 (three), with K = 4N 0.8 to 0.95, and with K = 8N 0.6 to 0.8.
 pub const DIRECT_NEAR_WORKERS: u32 = 8;
 
-/// And the largest gradients, since over QUIC, which is taken where memory cannot be shared, a whole step may lie in all of their links: 16 MiB and a little
-/// for what is summed besides.
+/// And the largest gradients, unless all have said that they share memory: over QUIC a whole step may lie in all of their links. 16 MiB and a little for what
+/// is summed besides.
 pub const DIRECT_NEAR_BYTES: u64 = 20 << 20;
+
+/// Gradients of a worker that others read where they lie, at most: of more, only those that are added to one piece from shard 0 on are.
+pub const SHOWN_PIECES: u64 = 2;
 
 /// What one more frame costs, as bytes that a link moves meanwhile.
 pub const FRAME_BYTES: u64 = 4 << 10;

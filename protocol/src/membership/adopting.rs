@@ -354,7 +354,8 @@ impl Membership {
         }
         let peers = |seat: &Seated| seat.peers.iter().map(|(rank, _)| *rank).collect();
         let others = found.seats.iter().map(|(&rank, seat)| (rank, peers(seat))).collect();
-        let formation = Formation::found(found.generation, self.sums(), self.training.reached, members, steady, others)?;
+        let sums = self.sums(members.iter().map(|member: &MemberAddress| member.worker));
+        let formation = Formation::found(found.generation, sums, self.training.reached, members, steady, others)?;
         (formation.digest() == found.digest).then_some(formation)
     }
 

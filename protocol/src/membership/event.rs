@@ -8,7 +8,7 @@ use super::job_event::JobEvent;
 use crate::checkpoint::DepotId;
 use crate::checkpoint_manager::{Contents, DepotEvent};
 use crate::memory::GradientMemory;
-use crate::messages::{CoordinatorMessage, DepotOrder, Introduction, Motion, Senseless, Tally, WorkerMessage};
+use crate::messages::{CoordinatorMessage, DepotOrder, HostHash, Introduction, Motion, Senseless, Tally, WorkerMessage};
 use crate::words::WorkerId;
 
 /// What happened.
@@ -68,6 +68,8 @@ pub struct Arrival {
     pub capacity: u32,
     /// How much memory it has for gradients.
     pub memory: GradientMemory,
+    /// Which workers it can share memory with.
+    pub host_hash: Option<HostHash>,
     /// Where it stands, and in which generation.
     pub introduction: Introduction,
 }

@@ -9,7 +9,7 @@ use crate::assign::{Means, NoRoom, Seat, retry, slowest, steady};
 use crate::checkpoint_manager::Restores;
 use crate::job::Order;
 use crate::messages::{CatchUp, Form, Last, MemberAddress, MembersDigest, Peer, Standing};
-use crate::plan::Visit;
+use crate::plan::{Hosts, Visit};
 use crate::planted::{Bug, bites};
 use crate::snapshot::{holders_among, rank_at};
 use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
@@ -22,6 +22,8 @@ pub(super) struct Sums {
     pub(super) shards: u32,
     /// Bytes of one gradient.
     pub(super) gradient_bytes: u64,
+    /// Where the members are. None if each is to have two neighbours, whatever the size of gradients.
+    pub(super) hosts: Option<Hosts>,
     /// What becomes of the state at the end.
     pub(super) last: Last,
 }
@@ -117,8 +119,8 @@ impl Formation {
             generation,
             step,
             digest: MembersDigest::of(members.iter().map(|member| member.worker)),
-            first: Schedule::new(sums, &members, first),
-            steady: Schedule::new(sums, &members, later),
+            first: Schedule::new(sums, members.len(), first),
+            steady: Schedule::new(sums, members.len(), later),
             others: fetchers(&catch_up),
             ranks: ranks_of(&members),
             members,
@@ -142,7 +144,7 @@ impl Formation {
 
     /// A generation in which no member is behind, and all steps are alike.
     fn simple(generation: Generation, sums: Sums, step: Step, members: Vec<MemberAddress>, steady: Vec<Visit>) -> Self {
-        let steady = Schedule::new(sums, &members, steady);
+        let steady = Schedule::new(sums, members.len(), steady);
         Self {
             generation,
             step,
@@ -213,6 +215,11 @@ impl Formation {
             stop_at: self.stop_at,
             last: self.last,
         })
+    }
+
+    /// Whether its members add as only members do that share memory.
+    pub(super) fn counts_on_memory(&self) -> bool {
+        self.first.counts_on_memory || self.steady.counts_on_memory
     }
 
     /// Of its members.
@@ -345,11 +352,11 @@ impl Form {
         let sums = Sums {
             order,
             shards: 0,
-            // Of any size: the sum runs from rank to rank.
-            gradient_bytes: u64::MAX,
+            gradient_bytes: 0,
+            hosts: None,
             last: Last::Forgotten,
         };
-        let first = Schedule::new(sums, &members, first);
+        let first = Schedule::new(sums, members.len(), first);
         let formation = Formation {
             first,
             ..Formation::simple(generation, sums, step, members, steady)

@@ -285,8 +285,9 @@ impl Membership {
             .filter(|_| ends)
             .for_each(|one| (one.means.capacity, one.means.pieces) = (unbounded, unbounded));
         let members = || -> Vec<MemberAddress> { candidates.iter().map(|candidate| candidate.member).collect() };
+        let sums = self.sums(candidates.iter().map(|candidate| candidate.member.worker));
         let restore = source.map(|head| self.checkpoints.restores_of(&head, &members()));
-        let Ok(mut formation) = Formation::decide(self.generation, self.sums(), &candidates, restore) else {
+        let Ok(mut formation) = Formation::decide(self.generation, sums, &candidates, restore) else {
             return;
         };
         if !stops {

@@ -1,4 +1,4 @@
-//! What members tell of their links: kept for operators. Nothing follows from it.
+//! What members tell of their links: kept for operators.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

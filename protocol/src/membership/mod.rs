@@ -30,6 +30,7 @@ mod formation;
 mod forming;
 mod group;
 mod halting;
+mod hosts;
 mod job_event;
 mod leaving;
 mod ledger;
@@ -205,16 +206,12 @@ impl Membership {
         }
     }
 
-    fn sums(&self) -> Sums {
+    fn sums(&self, members: impl IntoIterator<Item = WorkerId>) -> Sums {
         Sums {
             order: self.config.order,
             shards: self.config.shards,
-            // In a star a worker that cannot be reached has one witness alone, where the sum runs from rank to rank it has two.
-            gradient_bytes: if self.doubts_links() {
-                u64::MAX
-            } else {
-                self.gradient_bytes()
-            },
+            gradient_bytes: self.gradient_bytes(),
+            hosts: self.hosts_of(members),
             last: self.config.saves.map_or(Last::Forgotten, |_| Last::Snapshot),
         }
     }

@@ -84,7 +84,7 @@ impl Membership {
             WorkerMessage::Copying { snapshot } => self.round.copy_answered(worker, snapshot),
             WorkerMessage::CopyFailed { snapshot, reason } => self.copy_failed(worker, snapshot, reason),
             WorkerMessage::Leave { reason } => self.leave_requested(worker, reason),
-            WorkerMessage::Links(report) => record.links.told(report, self.now),
+            WorkerMessage::Links(report) => self.links_told(worker, report),
             // Neither certificates nor what operators alone look at are this machine's business.
             WorkerMessage::Renew { .. } | WorkerMessage::DeviceMemory(_) => {}
             WorkerMessage::Failed { reason } if record.joins() => self.joiner_failed(worker, reason),

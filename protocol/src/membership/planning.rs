@@ -144,8 +144,9 @@ impl Membership {
                 Some((MemberAddress { worker, address }, self.means(index, worker)?))
             })
             .collect();
+        let sums = self.sums(members.iter().map(|(member, _)| member.worker));
         let generation = self.generation.next();
-        let Ok(next) = Formation::planned(generation, self.sums(), &members) else {
+        let Ok(next) = Formation::planned(generation, sums, &members) else {
             return false;
         };
         self.generation = generation;

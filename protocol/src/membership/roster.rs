@@ -12,7 +12,7 @@ use super::contradicting::Ahead;
 use super::links::LinksTold;
 use super::silence::{Pulse, Work};
 use crate::memory::GradientMemory;
-use crate::messages::{Standing, Tally};
+use crate::messages::{HostHash, Standing, Tally};
 use crate::state::StateHash;
 use crate::words::{Generation, Pace, Rank, Step, WorkerId};
 
@@ -24,6 +24,10 @@ pub(super) struct Record {
     pub(super) address: SocketAddr,
     pub(super) capacity: u32,
     pub(super) memory: GradientMemory,
+    /// Which workers it can share memory with.
+    pub(super) host_hash: Option<HostHash>,
+    /// When its links last showed that it cannot.
+    pub(super) cannot_share: Option<Duration>,
     /// How fast it is, once it has told.
     pub(super) measured: Option<Measured>,
     /// Its rank in the last generation that was formed with it.
@@ -103,6 +107,8 @@ impl Record {
             address: arrival.address,
             capacity: arrival.capacity,
             memory: arrival.memory,
+            host_hash: arrival.host_hash,
+            cannot_share: None,
             measured: None,
             rank: None,
             place,

@@ -1,10 +1,6 @@
 //! Which member computes which shards in a step, and along which hops their gradients are added.
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
-
 use super::formation::Sums;
-use crate::messages::MemberAddress;
 use crate::plan::{Hosts, Plan, Visit};
 use crate::words::ShardRange;
 
@@ -13,13 +9,15 @@ use crate::words::ShardRange;
 pub(super) struct Schedule {
     pub(super) visits: Vec<Visit>,
     pub(super) plan: Plan,
+    /// Whether the plan is one that workers have only where they share memory.
+    pub(super) counts_on_memory: bool,
     /// The shards that each rank computes: how many, and which it begins with.
     pub(super) shares: Vec<(u32, ShardRange)>,
 }
 
 impl Schedule {
-    pub(super) fn new(sums: Sums, members: &[MemberAddress], visits: Vec<Visit>) -> Self {
-        let mut shares: Vec<Option<(u32, ShardRange)>> = vec![None; members.len()];
+    pub(super) fn new(sums: Sums, members: usize, visits: Vec<Visit>) -> Self {
+        let mut shares: Vec<Option<(u32, ShardRange)>> = vec![None; members];
         for visit in &visits {
             if let Some(share) = shares.get_mut(visit.rank.index()) {
                 let (count, first) = share.unwrap_or((0, visit.shards));
@@ -27,9 +25,15 @@ impl Schedule {
             }
         }
         let none = (0, ShardRange::new(0, 0));
-        let world_size = u32::try_from(members.len()).unwrap_or(u32::MAX);
+        let world_size = u32::try_from(members).unwrap_or(u32::MAX);
+        let plan_for = |hosts| match hosts {
+            Some(hosts) => Plan::fastest(sums.order, world_size, &visits, sums.gradient_bytes, hosts),
+            None => Plan::new(sums.order, world_size, &visits),
+        };
+        let plan = plan_for(sums.hosts);
         Self {
-            plan: Plan::fastest(sums.order, world_size, &visits, sums.gradient_bytes, hosts_of(members)),
+            counts_on_memory: sums.hosts == Some(Hosts::SharingMemory) && plan != plan_for(Some(Hosts::Same)),
+            plan,
             visits,
             shares: shares.into_iter().map(|share| share.unwrap_or(none)).collect(),
         }
@@ -37,15 +41,5 @@ impl Schedule {
 
     pub(super) fn len_of(&self, rank: usize) -> u32 {
         self.shares.get(rank).map_or(0, |(count, _)| *count)
-    }
-}
-
-/// Where members are, as far as their addresses tell.
-fn hosts_of(members: &[MemberAddress]) -> Hosts {
-    let hosts: BTreeSet<IpAddr> = members.iter().map(|member| member.address.ip()).collect();
-    match hosts.len() {
-        1 => Hosts::Same,
-        several if several == members.len() => Hosts::Apart,
-        _ => Hosts::Mixed,
     }
 }

@@ -3,7 +3,8 @@
 //! In exact order a worker keeps the gradient of each of its shards apart until the running sum comes by: a [piece](crate::words) each. The
 //! shards from 0 on share one piece, whatever their number, since there the running sum is known; in fast order any run of shards does. So
 //! the first rank, and a worker that is alone, needs little memory for any K. Beside its pieces a worker has the last sum and the one that
-//! is being filled, and while another joins it keeps some sums more. What its [links](links_hold) may hold is taken off first.
+//! is being filled, and while another joins it keeps some sums more: room that also serves where a sum that it has borrowed is gathered for a member that is behind.
+//! What its [links](links_hold) may hold is taken off first.
 
 mod device;
 mod links;
@@ -267,7 +268,7 @@ mod tests {
         let words = refused(memory(3 * GIB), among(1, 8), 8);
         for part in [
             "needs 3 GiB",
-            "this one has 2.7 GiB",
+            "this one has 2.6 GiB",
             "beside ",
             " MiB that its links may hold",
         ] {

@@ -66,6 +66,21 @@ pub struct WorkerHello {
     pub call: Call,
     /// What it has of a GPU's memory, if it computes on one and knows.
     pub device_memory: Option<DeviceMemory>,
+    /// Which workers it can share memory with. None if with none.
+    pub host_hash: Option<HostHash>,
+}
+
+/// Workers that have the same can share memory, as far as they can tell: they are processes of one user on one host, in the same namespaces. Told to
+/// coordinators alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct HostHash([u8; 16]);
+
+impl HostHash {
+    /// The one with these bytes.
+    #[must_use]
+    pub const fn new(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
 }
 
 /// Tells the connections of one process from each other, and from those of any other process that has its credentials.

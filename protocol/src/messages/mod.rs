@@ -15,7 +15,7 @@ pub use agent::{AgentMessage, AgentOrder, Motion};
 pub use coordinator::{CoordinatorMessage, Joiners, Serve, Shares, Snapshot, Trailer};
 pub use depot::{DepotHello, DepotMessage, DepotOrder, Restore, Save};
 pub use form::{CatchUp, Form, Last, MemberAddress, MembersDigest, Peer};
-pub use hello::{AgentHello, Call, Greeting, Hello, Introduction, Ring, Seated, WorkerHello};
+pub use hello::{AgentHello, Call, Greeting, Hello, HostHash, Introduction, Ring, Seated, WorkerHello};
 pub use links::{LinkKind, LinkLine, LinkPath, LinkReport, Passed};
 pub use sense::{Bounds, Senseless, Sensible};
 pub use worker::{Standing, StepReport, Tally, WorkerMessage};

@@ -211,7 +211,8 @@ pub enum WorkerMessage {
         /// The snapshot.
         snapshot: SnapshotId,
     },
-    /// What has passed the worker's links, with its heartbeats. Nothing comes back, and nothing follows from it: it is for operators.
+    /// What has passed the worker's links, and what they are made of: before `Ready`, and with heartbeats. It is for operators; but a worker that has said
+    /// that it shares memory is believed no more where this shows that it does not.
     Links(LinkReport),
     /// From a member of a group: an operation of its program has failed there, or its program wants the next generation. The links to others
     /// are given up; whose fault it is this does not say. `Halt` comes back.

@@ -24,8 +24,8 @@ use std::collections::BTreeMap;
 
 use super::{Adding, Brought, DirectPart, Hop, Hosts, Owner, Part, Plan, Visit, hop_id};
 use crate::limits::{
-    CHUNK_BYTES, DIRECT_CHUNKS, DIRECT_NEAR_BYTES, DIRECT_NEAR_WORKERS, DIRECT_WORKERS, FRAME_BYTES, STAR_BYTES,
-    STAR_WORKERS,
+    CHUNK_BYTES, DIRECT_CHUNKS, DIRECT_NEAR_BYTES, DIRECT_NEAR_WORKERS, DIRECT_WORKERS, FRAME_BYTES, SHOWN_PIECES,
+    STAR_BYTES, STAR_WORKERS,
 };
 use crate::words::Rank;
 
@@ -110,14 +110,23 @@ fn as_seen_by(rank: Rank, spokes: &Spokes, visits: &[Visit]) -> Owner {
 
 /// Which owners make this plan faster than a running sum that goes from rank to rank, for gradients of so many bytes. None where none do.
 pub(super) fn pays(visits: &[Visit], world_size: u32, gradient_bytes: u64, hosts: Hosts) -> Option<Owners> {
-    let saved_hops = world_size.checked_sub(2).filter(|hops| *hops > 0)?;
-    let saved = u64::from(saved_hops) * STAR_BYTES;
-    if a_star_pays(visits, world_size, gradient_bytes, saved) {
-        Some(Owners::Closer)
-    } else {
-        let pay = may_be_owners(world_size, gradient_bytes, hosts) && all_pay(visits, world_size, gradient_bytes, saved);
-        pay.then_some(Owners::All)
+    let saved_hops = u64::from(world_size.checked_sub(2)?);
+    if a_star_pays(visits, world_size, gradient_bytes, saved_hops * STAR_BYTES) {
+        return Some(Owners::Closer);
     }
+    let chunks_each = gradient_bytes / (CHUNK_BYTES as u64 * u64::from(world_size));
+    let brings = gradients_of_each(visits, world_size);
+    // Of two ranks a running sum is as fast, unless they share memory.
+    let moving = || saved_hops > 0 && moving_pays(&brings, gradient_bytes, saved_hops * STAR_BYTES);
+    let same_host = || gradient_bytes <= DIRECT_NEAR_BYTES && moving();
+    let near = world_size <= DIRECT_NEAR_WORKERS && chunks_each >= 1;
+    let all_pay = match hosts {
+        Hosts::Apart => world_size <= DIRECT_WORKERS && DIRECT_CHUNKS.contains(&chunks_each) && moving(),
+        Hosts::Same => near && same_host(),
+        Hosts::SharingMemory => near && (reading_pays(&brings, saved_hops) || same_host()),
+        Hosts::Mixed => false,
+    };
+    all_pay.then_some(Owners::All)
 }
 
 fn a_star_pays(visits: &[Visit], world_size: u32, gradient_bytes: u64, saved: u64) -> bool {
@@ -128,28 +137,31 @@ fn a_star_pays(visits: &[Visit], world_size: u32, gradient_bytes: u64, saved: u6
     world_size <= STAR_WORKERS && moved <= saved
 }
 
-/// Whether so many ranks may all be owners: each has something to do, and not so much that hops are nothing beside it, or that links hold too much.
-fn may_be_owners(world_size: u32, gradient_bytes: u64, hosts: Hosts) -> bool {
-    let chunks_each = gradient_bytes / (CHUNK_BYTES as u64 * u64::from(world_size));
-    match hosts {
-        Hosts::Apart => world_size <= DIRECT_WORKERS && DIRECT_CHUNKS.contains(&chunks_each),
-        Hosts::Same => world_size <= DIRECT_NEAR_WORKERS && chunks_each >= 1 && gradient_bytes <= DIRECT_NEAR_BYTES,
-        Hosts::Mixed => false,
-    }
-}
-
-/// The hops that are saved make up for what the busiest rank moves beyond the 4 gradients that a running sum costs it.
-fn all_pay(visits: &[Visit], world_size: u32, gradient_bytes: u64, saved: u64) -> bool {
-    let mut brings = vec![0_u64; world_size as usize];
+/// How many gradients each rank brings.
+fn gradients_of_each(visits: &[Visit], world_size: u32) -> Vec<u64> {
+    let mut brings = vec![0; world_size as usize];
     for visit in visits {
         if let Some(brings) = brings.get_mut(visit.rank.index()) {
             *brings += u64::from(Brought::gradients(visit.shards));
         }
     }
+    brings
+}
+
+/// Where gradients move, the hops that are saved make up for what the busiest rank moves beyond the 4 gradients that a running sum costs it.
+fn moving_pays(brings: &[u64], gradient_bytes: u64, saved: u64) -> bool {
+    let ranks = brings.len() as u64;
     let (all, most) = (brings.iter().sum::<u64>(), brings.iter().max().copied().unwrap_or(0));
     // In Nths of a gradient: what it sends and receives to be added, and of the finished sum.
-    let others = u64::from(world_size - 1);
+    let others = ranks.saturating_sub(1);
     let moved = most * others + (all - most) + 2 * others;
-    let beyond = moved.saturating_sub(4 * u64::from(world_size));
-    beyond.saturating_mul(gradient_bytes) / u64::from(world_size) <= saved
+    let beyond = moved.saturating_sub(4 * ranks);
+    beyond.saturating_mul(gradient_bytes) / ranks.max(1) <= saved
+}
+
+/// Where gradients are read where they lie, which of so many a rank at most are, each beyond one for each rank costs what a chunk costs that a hop would have
+/// brought: there are two such hops, there and back, for each rank but two.
+fn reading_pays(brings: &[u64], saved_hops: u64) -> bool {
+    let beyond = brings.iter().sum::<u64>().saturating_sub(brings.len() as u64);
+    beyond <= 2 * saved_hops && brings.iter().all(|brings| *brings <= SHOWN_PIECES)
 }

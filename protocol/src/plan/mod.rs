@@ -59,8 +59,10 @@ pub struct Plan {
 pub enum Hosts {
     /// Each rank has one to itself, with processors and a network of its own.
     Apart,
-    /// All ranks share one.
+    /// All ranks share one. Their links may go through memory, or be streams of QUIC.
     Same,
+    /// All ranks share one, and its memory, through which their links go.
+    SharingMemory,
     /// Some ranks share one, and some do not.
     Mixed,
 }
@@ -77,7 +79,7 @@ impl Plan {
         }
     }
 
-    /// The fastest plan for gradients of so many bytes; as [`Self::new`], which is the best one for large gradients. `hosts`: where the
+    /// The fastest plan for gradients of so many bytes; as [`Self::new`], if none is faster. `hosts`: where the
     /// ranks are.
     #[must_use]
     pub fn fastest(order: Order, world_size: u32, visits: &[Visit], gradient_bytes: u64, hosts: Hosts) -> Self {

@@ -19,7 +19,7 @@ use crate::peers::fetch::Request;
 use crate::peers::limits::NEAR_PARKED;
 use crate::peers::load::Load;
 use crate::peers::meters::Traffic;
-use crate::peers::near::{Carries, NearHello, encoded};
+use crate::peers::near::{Carries, NearHello, encoded, hash_of};
 
 /// Where a worker would be met.
 fn address_of(peers: &Peers) -> UnixAddress {
@@ -47,9 +47,27 @@ async fn workers_of_one_host_share_memory_unless_they_are_told_not_to() {
     assert_eq!(near_of(&near, &ring).await, (4, 4));
     let (far, ring) = workers_linked(2, LinkChoice::Quic, |_| pieces());
     assert_eq!(near_of(&far, &ring).await, (0, 4));
+    let hashes = |workers: &[Worker]| workers.iter().map(|worker| worker.peers.host_hash()).collect::<Vec<_>>();
+    assert!(hashes(&near)[0].is_some());
+    assert_eq!(hashes(&near)[0], hashes(&near)[1]);
+    assert_eq!(hashes(&far), [None, None], "and none is told that they could");
     // One that listens for none is not met.
     let listening = StdStream::connect_addr(&address_of(&far[0]));
     assert!(listening.is_err());
+}
+
+#[test]
+fn processes_that_cannot_share_memory_say_so() {
+    let own = hash_of(b"boot", [1, 2], 3);
+    assert_eq!(own, hash_of(b"boot", [1, 2], 3));
+    let others = [
+        hash_of(b"root", [1, 2], 3),
+        hash_of(b"boot", [9, 2], 3),
+        hash_of(b"boot", [1, 9], 3),
+        hash_of(b"boot", [2, 1], 3),
+        hash_of(b"boot", [1, 2], 9),
+    ];
+    assert!(others.iter().all(|other| *other != own), "{others:?}");
 }
 
 /// A frame of three bytes over each link of the steady plan; what each end then says of it, but for the path.

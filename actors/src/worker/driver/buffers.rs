@@ -6,12 +6,10 @@ use std::sync::Arc;
 use sardana_collectives::gradient::{GradientBuffer, GradientView, Sum};
 use sardana_collectives::layout::Layout;
 use sardana_collectives::limits::CHUNK_BYTES;
+use sardana_protocol::limits::SHOWN_PIECES;
 use sardana_protocol::memory::SUMS;
 use sardana_protocol::words::ShardRange;
 use smallvec::SmallVec;
-
-/// Of so many pieces each may be passed on as it is. Plans under which that is so are not picked for many, each of which would travel by itself.
-const SHOWN_PIECES: usize = 2;
 
 /// What a buffer was last. It is rather that again: other processes may have borrowed a sum, and return it before the next but one is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +52,7 @@ impl Buffers {
     /// that begins with shard 0 is passed on as it is, and where there are few pieces each may be, to its owners: other processes of this host may read
     /// those where they lie.
     pub(super) fn for_gradient(&mut self, piece: ShardRange) -> GradientBuffer {
-        let shown = self.is_large && (piece.start() == 0 || self.pieces <= SHOWN_PIECES);
+        let shown = self.is_large && (piece.start() == 0 || self.pieces as u64 <= SHOWN_PIECES);
         let fit = |was, buffer: &GradientBuffer| {
             Some((
                 buffer.has_memory_elsewhere(),

@@ -95,6 +95,11 @@ async fn a_released_worker_ends_well() {
     let worker = site.worker(Sigterm::NotOurs);
     let mut session = site.welcome().await;
     // What it says of itself is cut to what a hello holds.
+    assert_eq!(
+        session.hello.host_hash.is_some(),
+        cfg!(target_os = "linux"),
+        "it can share memory"
+    );
     assert_eq!(session.hello.auxiliary, ["loss".to_owned(), "é".repeat(32)]);
     let step = Step::new(4);
     session.say(CoordinatorMessage::Released { step }).await;

@@ -223,6 +223,7 @@ impl World {
             address: SocketAddr::from((Ipv4Addr::new(10, 0, 0, octet), 1)),
             capacity: 1,
             memory: GradientMemory::unbounded(1),
+            host_hash: None,
             introduction,
         })));
     }

@@ -7,7 +7,7 @@ use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::membership::{Arrival, Balance, Command, Config, DepotEvent, Event, Loss, Membership};
 use sardana_protocol::memory::GradientMemory;
-use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, Standing, Tally, Trailer, WorkerMessage};
+use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, HostHash, Standing, Tally, Trailer, WorkerMessage};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::status::Stage;
 use sardana_protocol::words::{Incarnation, Step, WorkerId};
@@ -129,6 +129,8 @@ impl Besieged {
             address,
             capacity,
             memory,
+            // They share memory in every second life.
+            host_hash: (self.life % 2 == 0).then_some(HostHash::new([1; 16])),
             introduction,
         })));
     }

@@ -154,6 +154,7 @@ impl World {
                 count: 1,
             },
             device_memory: None,
+            host_hash: None,
         };
         let newest = machine.generation();
         admit(hello.job, Some(&hello.identity), newest, Acquaintance::Greeted, &hello).is_ok()

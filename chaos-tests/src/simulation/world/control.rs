@@ -6,7 +6,8 @@ use std::time::Duration;
 use sardana_protocol::limits::{GREETING_DEADLINE, RETRY_EVERY};
 use sardana_protocol::member;
 use sardana_protocol::membership::{Arrival, Event, Loss};
-use sardana_protocol::messages::{CoordinatorMessage, Introduction, Tally, WorkerMessage};
+use sardana_protocol::messages::{CoordinatorMessage, HostHash, Introduction, Tally, WorkerMessage};
+use sardana_protocol::plan::Hosts;
 use sardana_protocol::words::{Incarnation, Step, WorkerId};
 
 use super::World;
@@ -17,7 +18,7 @@ use crate::simulation::network::{Node, Transport};
 /// An agent that has lost the coordinator looks for it this often.
 const AGENT_EVERY: Duration = Duration::from_millis(250);
 
-/// Processes are on so many hosts, unless each has one of its own.
+/// Processes are on so many hosts, unless each has one of its own, or all share one.
 const HOSTS: u8 = 6;
 
 /// Whether a connection is closed behind this message.
@@ -28,12 +29,12 @@ pub(super) fn is_last(message: &CoordinatorMessage) -> bool {
     )
 }
 
-fn address_of(worker: WorkerId, apart: bool) -> SocketAddr {
+fn address_of(worker: WorkerId, hosts: Hosts) -> SocketAddr {
     let [.., high, middle, low] = worker.get().to_be_bytes();
-    let host = if apart {
-        Ipv4Addr::new(10, high, middle, low)
-    } else {
-        Ipv4Addr::new(127, 0, 0, 1 + low % HOSTS)
+    let host = match hosts {
+        Hosts::Apart => Ipv4Addr::new(10, high, middle, low),
+        Hosts::Mixed => Ipv4Addr::new(127, 0, 0, 1 + low % HOSTS),
+        Hosts::Same | Hosts::SharingMemory => Ipv4Addr::LOCALHOST,
     };
     SocketAddr::from((host, 1))
 }
@@ -118,9 +119,10 @@ impl World {
         self.calendar.at(at, greeting);
         self.decide(Event::Arrived(Box::new(Arrival {
             worker,
-            address: address_of(worker, self.swarm.apart),
+            address: address_of(worker, self.swarm.hosts),
             capacity: self.swarm.capacity,
             memory: self.swarm.memory,
+            host_hash: (self.swarm.hosts == Hosts::SharingMemory).then_some(HostHash::new([1; 16])),
             introduction,
         })));
     }

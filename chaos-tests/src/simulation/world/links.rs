@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use sardana_protocol::limits::LINK_DEADLINE;
 use sardana_protocol::member::Event;
-use sardana_protocol::messages::Form;
+use sardana_protocol::messages::{Form, LinkKind, LinkLine, LinkReport, Passed, WorkerMessage};
+use sardana_protocol::plan::Hosts;
 use sardana_protocol::words::{Generation, WorkerId};
 
 use super::World;
@@ -14,6 +15,9 @@ use crate::simulation::network::{IDLE, Node};
 
 /// Between two looks at whether the others have made theirs.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// Of so many workers that say they share memory one cannot.
+const CANNOT_SHARE: u64 = 16;
 
 impl World {
     pub(super) fn connect(&mut self, worker: WorkerId, form: Form) {
@@ -52,7 +56,7 @@ impl World {
             });
             there && self.network.links(now, Node::Worker(*peer), Node::Worker(worker))
         };
-        let missing: Vec<WorkerId> = peers.into_iter().filter(|peer| !made(peer)).collect();
+        let missing: Vec<WorkerId> = peers.iter().copied().filter(|peer| !made(peer)).collect();
         let links = match missing.first() {
             None => Links::Made,
             Some(_) if now.saturating_sub(since) >= LINK_DEADLINE => Links::Broken,
@@ -65,6 +69,7 @@ impl World {
             ring.links = links;
         }
         if missing.is_empty() {
+            self.tell_of_links(worker, generation, peers);
             self.leave_for(worker, Event::LinksReady { generation }, Data::None);
         }
         if links == Links::Broken {
@@ -73,6 +78,34 @@ impl World {
         for peer in missing {
             self.leave_for(worker, Event::LinkBroken { generation, peer }, Data::None);
         }
+    }
+
+    /// Where workers say that they share memory some find that they cannot.
+    fn tell_of_links(&mut self, worker: WorkerId, generation: Generation, mut peers: Vec<WorkerId>) {
+        if self.swarm.hosts != Hosts::SharingMemory {
+            return;
+        }
+        let cannot = |worker: WorkerId| worker.get().is_multiple_of(CANNOT_SHARE);
+        peers.sort_unstable();
+        peers.dedup();
+        let line = |peer| LinkLine {
+            peer,
+            kind: if cannot(worker) || cannot(peer) {
+                LinkKind::Quic
+            } else {
+                LinkKind::SharedMemory
+            },
+            outgoing: Passed { links: 1, bytes: 0 },
+            incoming: Passed { links: 1, bytes: 0 },
+            path: None,
+        };
+        let report = LinkReport {
+            generation,
+            at: self.now(),
+            lines: peers.into_iter().map(line).collect(),
+            untold: 0,
+        };
+        self.send_up(worker, WorkerMessage::Links(report));
     }
 
     /// A worker that cannot make one link lets go of the others that it has made, as in the shell. A worker that still waits for others

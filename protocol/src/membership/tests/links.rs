@@ -5,7 +5,7 @@ use crate::limits::{HEARTBEAT, LINKS_TOLD, RATE_OVER};
 use crate::messages::{LinkKind, LinkLine, LinkPath, LinkReport, Passed};
 use crate::status::LinkView;
 
-fn line(peer: u64, kind: LinkKind, sent: u64, received: u64) -> LinkLine {
+pub(super) fn line(peer: u64, kind: LinkKind, sent: u64, received: u64) -> LinkLine {
     LinkLine {
         peer: w(peer),
         kind,
@@ -31,7 +31,7 @@ fn lossy(peer: u64, sent: u64, lost_packets: u64) -> LinkLine {
 
 impl Job {
     /// A worker tells of its links in g`count`, so many milliseconds after it began.
-    fn tells(&mut self, worker: u64, count: u64, at: u64, lines: &[LinkLine]) -> Vec<String> {
+    pub(super) fn tells(&mut self, worker: u64, count: u64, at: u64, lines: &[LinkLine]) -> Vec<String> {
         let report = LinkReport {
             generation: g(count),
             at: Duration::from_millis(at),

@@ -153,6 +153,7 @@ fn arrival(worker: u64, introduction: Introduction) -> Arrival {
         address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
         capacity: 24,
         memory: GradientMemory::unbounded(64 << 20),
+        host_hash: None,
         introduction,
     }
 }

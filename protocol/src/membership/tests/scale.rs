@@ -8,7 +8,7 @@ use crate::limits::{MAX_HOLDERS, MAX_WORKERS};
 use crate::status::Stage;
 
 /// Members that the machine may look at for one message, on average, however many there are.
-const EACH: usize = 16;
+const EACH: usize = 20;
 
 /// Many, and more than hold a snapshot.
 const MANY: u64 = 512;

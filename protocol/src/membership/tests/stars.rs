@@ -1,7 +1,10 @@
 //! Gradients so small that one member adds up those of all, or that each member adds up some chunks of all.
 
+use super::links::line;
 use super::*;
+use crate::limits::FORGIVEN;
 use crate::memory::GradientMemory;
+use crate::messages::{HostHash, LinkKind, LinkLine, Passed};
 use crate::plan::{Owner, Part};
 
 const SMALL: u64 = 4 << 10;
@@ -13,6 +16,11 @@ fn forming(workers: u64) -> (Job, Vec<Command>) {
 
 /// Workers with gradients of so many bytes, on so many hosts.
 fn forming_on(workers: u64, gradient: u64, hosts: u64) -> (Job, Vec<Command>) {
+    forming_with(workers, gradient, hosts, |_| None)
+}
+
+/// Which say that they share memory.
+fn forming_with(workers: u64, gradient: u64, hosts: u64, hash: impl Fn(u64) -> Option<u8>) -> (Job, Vec<Command>) {
     let mut job = Job::new(Config {
         expected: u32::try_from(workers).unwrap(),
         ..config()
@@ -21,6 +29,7 @@ fn forming_on(workers: u64, gradient: u64, hosts: u64) -> (Job, Vec<Command>) {
         job.comes(Arrival {
             memory: GradientMemory::unbounded(gradient),
             address: SocketAddr::from(([10, 0, 0, u8::try_from(worker % hosts).unwrap()], 1)),
+            host_hash: hash(worker).map(|byte| HostHash::new([byte; 16])),
             ..newcomer(worker, standing(0))
         })
     };
@@ -79,6 +88,86 @@ fn all_own_chunks_where_none_shares_a_host_or_all_share_one() {
     job.link_broken(3, 1, 1);
     let told = (1..=4).map(|worker| job.halts(worker, g(2), standing(0)));
     assert_eq!(parts(&told.last().unwrap()), "----", "two may be cut off from each other");
+}
+
+#[test]
+fn all_own_chunks_of_any_size_where_all_share_memory() {
+    let large = |hosts, hash: fn(u64) -> Option<u8>| parts(&forming_with(4, 64 << 20, hosts, hash).1);
+    assert_eq!(large(1, |_| Some(7)), "OOOO");
+    assert_eq!(large(1, |worker| (worker != 2).then_some(7)), "----", "one cannot");
+    assert_eq!(
+        large(1, |worker| Some(u8::from(worker == 2))),
+        "----",
+        "one is another user's"
+    );
+    assert_eq!(large(4, |_| Some(7)), "----", "copies of one virtual machine");
+}
+
+/// Four workers that are about to train with large gradients, and say that they share memory.
+fn sharing() -> Job {
+    let (job, told) = forming_with(4, 64 << 20, 1, |_| Some(7));
+    assert_eq!(parts(&told), "OOOO");
+    job
+}
+
+/// What all four form for g1.`count`.
+fn formed(job: &mut Job, count: u64, step: u64) -> String {
+    let told = (1..=4).map(|worker| job.halts(worker, g(count), standing(step)));
+    parts(&told.last().unwrap())
+}
+
+/// A worker tells of what its links are made of, before it is ready.
+fn tells_of(job: &mut Job, worker: u64, count: u64, kinds: &[(u64, LinkKind)]) -> Vec<String> {
+    let lines: Vec<_> = kinds.iter().map(|&(peer, kind)| line(peer, kind, 0, 0)).collect();
+    job.tells(worker, count, 1, &lines)
+}
+
+#[test]
+fn no_generation_that_counts_on_memory_begins_where_a_worker_cannot_share_it() {
+    use LinkKind::{Quic, SharedMemory};
+    for shares in [
+        [(1, SharedMemory), (3, SharedMemory), (4, SharedMemory)],
+        // One took too long.
+        [(1, SharedMemory), (3, SharedMemory), (4, Quic)],
+        // Of an earlier generation.
+        [(1, SharedMemory), (8, Quic), (9, Quic)],
+    ] {
+        assert_eq!(tells_of(&mut sharing(), 2, 1, &shares), Vec::<String>::new());
+    }
+    for cannot in [[(1, Quic), (3, Quic), (4, Quic)], [(1, SharedMemory), (3, Quic), (4, Quic)]] {
+        let mut job = sharing();
+        has(&tells_of(&mut job, 2, 1, &cannot), "to w1: halt g1.2");
+        assert_eq!(formed(&mut job, 2, 0), "----");
+        // It may be of other use, and what it is told is no news.
+        assert_eq!(tells_of(&mut job, 2, 2, &cannot), Vec::<String>::new());
+        job.all_ready(1..=4, 2);
+        assert_eq!(tells_of(&mut job, 2, 2, &cannot), Vec::<String>::new());
+        // It trains, a step a minute.
+        for second in 0..FORGIVEN.as_secs() {
+            job.now += Duration::from_secs(1);
+            (1..=4).for_each(|worker| drop(job.progress(worker, 2, second / 70, &[])));
+        }
+        job.membership.disturb();
+        assert_eq!(formed(&mut job, 3, 8), "OOOO", "it is believed again");
+    }
+}
+
+#[test]
+fn a_worker_that_sends_on_no_link_through_memory_cannot_share_it() {
+    let mut job = sharing();
+    let receives = LinkLine {
+        outgoing: Passed::default(),
+        ..line(3, LinkKind::SharedMemory, 0, 0)
+    };
+    let found = job.tells(2, 1, 1, &[line(1, LinkKind::Quic, 0, 0), receives]);
+    has(&found, "to w1: halt g1.2");
+}
+
+#[test]
+fn small_gradients_are_added_alike_whether_memory_is_shared_or_not() {
+    let (mut job, told) = forming_with(4, 8 << 20, 1, |_| Some(7));
+    let found = tells_of(&mut job, 2, 1, &[(1, LinkKind::Quic), (3, LinkKind::Quic)]);
+    assert_eq!((parts(&told), found), ("OOOO".to_owned(), Vec::new()));
 }
 
 /// Four workers whose first star breaks between worker `one` and its owner, worker 4, train without a star and are disturbed. What they form then.

@@ -135,6 +135,27 @@ fn which_plan_is_fastest_follows_from_bytes_ranks_and_shards() {
     assert_eq!(fastest(9, 1, Hosts::Same), "soooooo", "too many links");
     assert_eq!(fastest(8, 8, Hosts::Same), "ooooooo", "eight times the gradients");
     assert_eq!(
+        fastest(2, 1, Hosts::SharingMemory),
+        "odddddd",
+        "of any size, with a chunk for each owner"
+    );
+    assert_eq!(
+        fastest(2, 2, Hosts::SharingMemory),
+        "ooooooo",
+        "no hop is saved that would pay for a third gradient"
+    );
+    assert_eq!(fastest(4, 1, Hosts::SharingMemory), "sdddddd");
+    assert_eq!(fastest(8, 2, Hosts::SharingMemory), "soddddd");
+    assert_eq!(fastest(8, 8, Hosts::SharingMemory), "ooooooo", "eight times the gradients");
+    let uneven = [visit(0, 0, 3), visit(1, 3, 6), visit(2, 6, 8)];
+    for (bytes, direct) in [(600_000, true), (64 << 20, false)] {
+        let plan = Plan::fastest(Order::Exact, 3, &uneven, bytes, Hosts::SharingMemory);
+        let of_rank_1 = "three gradients, which others do not read where they lie: only where that is as good as nothing";
+        assert_eq!(plan == Plan::direct(3, &uneven, Owners::All), direct, "{of_rank_1}");
+        assert_eq!(plan, Plan::fastest(Order::Exact, 3, &uneven, bytes, Hosts::Same));
+    }
+    assert_eq!(fastest(9, 1, Hosts::SharingMemory), "soooooo", "too many links");
+    assert_eq!(
         fastest(8, 1, Hosts::Mixed),
         "soooooo",
         "some have neighbours, and some have not"
