@@ -135,6 +135,15 @@ pub(super) fn forward(
     });
 }
 
+/// What it has for gradients beside what its links may hold.
+fn gradient_memory(config: &WorkerConfig, driver: &StepDriver) -> GradientMemory {
+    let windows = Windows {
+        unread: config.reach.stream_bytes().into(),
+        unacknowledged: config.reach.send_bytes(),
+    };
+    GradientMemory::beside_links(driver.layout().bytes() as u64, config.gradient_memory, windows)
+}
+
 impl Actor for Worker {
     type Msg = Message;
     type State = State;
@@ -150,11 +159,7 @@ impl Actor for Worker {
             ended,
         } = arguments;
         let link = Link::new(peers.environment(), &config.credentials, &config.coordinator)?;
-        let windows = Windows {
-            unread: config.reach.stream_bytes().into(),
-            unacknowledged: config.reach.send_bytes(),
-        };
-        let memory = GradientMemory::beside_links(driver.layout().bytes() as u64, config.gradient_memory, windows);
+        let memory = gradient_memory(&config, &driver);
         driver.hold_at_most(memory.pieces());
         let hello = WorkerHello {
             job: config.credentials.job(),

@@ -87,6 +87,37 @@ fn a_frame() {
     assert_eq!(frame, bytes("0d00 0000 03000000  01 01 07"));
 }
 
+fn identity(hash: StateHash) -> JobIdentity {
+    JobIdentity {
+        spec: JobSpec {
+            name: "ring".to_owned(),
+            seed: 250,
+            shards: 251,
+            steps: Step::new(65_536),
+            samples: 1 << 32,
+            batch: 64,
+            last_batch: LastBatch::Short,
+            order: Order::Fast,
+            compression: Compression::F16,
+            data: DataFingerprint::new(vec![DataPart {
+                name: "a".to_owned(),
+                hash: DataHash::new([0xda; 32]),
+            }])
+            .unwrap(),
+        },
+        state_zero: hash,
+        fingerprint: Fingerprint {
+            program: hash,
+            tensors: hash,
+            settings: hash,
+            processor: "x".to_owned(),
+            device: "cpu".to_owned(),
+            libraries: String::new(),
+            probe: hash,
+        },
+    }
+}
+
 #[test]
 fn hello() {
     let job = JobId::new([0xaa; 16]);
@@ -94,34 +125,7 @@ fn hello() {
     let hello = WorkerHello {
         job,
         worker: WorkerId::new(0x0123_4567_89ab_cdef),
-        identity: JobIdentity {
-            spec: JobSpec {
-                name: "ring".to_owned(),
-                seed: 250,
-                shards: 251,
-                steps: Step::new(65_536),
-                samples: 1 << 32,
-                batch: 64,
-                last_batch: LastBatch::Short,
-                order: Order::Fast,
-                compression: Compression::F16,
-                data: DataFingerprint::new(vec![DataPart {
-                    name: "a".to_owned(),
-                    hash: DataHash::new([0xda; 32]),
-                }])
-                .unwrap(),
-            },
-            state_zero: hash,
-            fingerprint: Fingerprint {
-                program: hash,
-                tensors: hash,
-                settings: hash,
-                processor: "x".to_owned(),
-                device: "cpu".to_owned(),
-                libraries: String::new(),
-                probe: hash,
-            },
-        },
+        identity: identity(hash),
         introduction: Introduction {
             generation: GENERATION,
             incarnation: Incarnation::new(2),

@@ -130,7 +130,7 @@ impl Besieged {
             capacity,
             memory,
             // They share memory in every second life.
-            host_hash: (self.life % 2 == 0).then_some(HostHash::new([1; 16])),
+            host_hash: self.life.is_multiple_of(2).then_some(HostHash::new([1; 16])),
             introduction,
         })));
     }
