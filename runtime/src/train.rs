@@ -103,6 +103,9 @@ fn log_worker(event: &WorkerEvent) {
         WorkerEvent::JoinsAnew { worker, reason } => {
             tracing::warn!(target: "sardana::event::joins_anew", %worker, %reason, "a joiner begins anew");
         }
+        WorkerEvent::SharesNoMemory { worker } => {
+            tracing::warn!(target: "sardana::event::shares_no_memory", %worker, "{event}");
+        }
         WorkerEvent::CoolsDown { worker, wait } => {
             tracing::warn!(target: "sardana::event::cools_down", %worker, ?wait, "its host's workers were left out again and again: it waits");
         }

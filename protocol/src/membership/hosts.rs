@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::formation::Formation;
 use super::roster::Record;
-use super::{Membership, Phase};
+use super::{Membership, Phase, WorkerEvent};
 use crate::limits::FORGIVEN;
 use crate::messages::{HostHash, LinkKind, LinkLine, LinkReport};
 use crate::plan::Hosts;
@@ -45,12 +45,17 @@ impl Membership {
     pub(super) fn links_told(&mut self, worker: WorkerId, report: LinkReport) {
         let cannot = self.cannot_share(worker, &report);
         let generation = report.generation;
-        if let Some(record) = self.members.get_mut(&worker) {
-            record.links.told(report, self.now);
-            if cannot {
-                record.cannot_share = Some(self.now);
-                self.begin_no_more(generation);
+        let Some(record) = self.members.get_mut(&worker) else {
+            return;
+        };
+        record.links.told(report, self.now);
+        if cannot {
+            let is_news = record.shares_with(self.now).is_some();
+            record.cannot_share = Some(self.now);
+            if is_news {
+                self.tell(WorkerEvent::SharesNoMemory { worker });
             }
+            self.begin_no_more(generation);
         }
     }
 

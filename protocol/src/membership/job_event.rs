@@ -129,6 +129,11 @@ pub enum WorkerEvent {
         /// Why.
         reason: String,
     },
+    /// A worker has said that it shares memory with others of its host, and its links to them are QUIC: gradients are added as if it had not said so.
+    SharesNoMemory {
+        /// The worker.
+        worker: WorkerId,
+    },
     /// A newcomer is taken in later: members at its address were left out again and again.
     CoolsDown {
         /// The worker.

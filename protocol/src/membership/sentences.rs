@@ -45,6 +45,11 @@ impl fmt::Display for WorkerEvent {
             Self::Joined { worker, step } => write!(f, "{worker} joined at {step}"),
             Self::CaughtUp { worker, step } => write!(f, "{worker} has caught up at {step}"),
             Self::JoinsAnew { worker, reason } => write!(f, "{worker} begins its join anew: {reason}"),
+            Self::SharesNoMemory { worker } => write!(
+                f,
+                "{worker} should share memory with other workers of its host, and its links to them are QUIC: large gradients are summed more slowly. Look what \
+                 keeps it from it: SELinux, seccomp, the limit of open files or the memory of its cgroup; or start all with --link quic"
+            ),
             Self::CoolsDown { worker, wait } => {
                 let wait = wait.as_secs_f64();
                 write!(

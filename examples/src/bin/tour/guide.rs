@@ -142,6 +142,7 @@ impl<'a> Guide<'a> {
             WorkerEvent::CoolsDown { worker, wait } => {
                 format!("{} waits {} s: workers at its address fail", short(*worker), wait.as_secs())
             }
+            WorkerEvent::SharesNoMemory { worker } => format!("{} shares no memory with the others", short(*worker)),
             WorkerEvent::Held { worker } => format!("all wait for {}", short(*worker)),
         }
     }

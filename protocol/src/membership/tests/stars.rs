@@ -136,7 +136,9 @@ fn no_generation_that_counts_on_memory_begins_where_a_worker_cannot_share_it() {
     }
     for cannot in [[(1, Quic), (3, Quic), (4, Quic)], [(1, SharedMemory), (3, Quic), (4, Quic)]] {
         let mut job = sharing();
-        has(&tells_of(&mut job, 2, 1, &cannot), "to w1: halt g1.2");
+        let told = tells_of(&mut job, 2, 1, &cannot);
+        has(&told, "shares no memory: w2");
+        has(&told, "to w1: halt g1.2");
         assert_eq!(formed(&mut job, 2, 0), "----");
         // It may be of other use, and what it is told is no news.
         assert_eq!(tells_of(&mut job, 2, 2, &cannot), Vec::<String>::new());
@@ -167,7 +169,8 @@ fn a_worker_that_sends_on_no_link_through_memory_cannot_share_it() {
 fn small_gradients_are_added_alike_whether_memory_is_shared_or_not() {
     let (mut job, told) = forming_with(4, 8 << 20, 1, |_| Some(7));
     let found = tells_of(&mut job, 2, 1, &[(1, LinkKind::Quic), (3, LinkKind::Quic)]);
-    assert_eq!((parts(&told), found), ("OOOO".to_owned(), Vec::new()));
+    assert_eq!(parts(&told), "OOOO");
+    assert_eq!(found, ["shares no memory: w2"], "and none halts");
 }
 
 /// Four workers whose first star breaks between worker `one` and its owner, worker 4, train without a star and are disturbed. What they form then.

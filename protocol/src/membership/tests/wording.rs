@@ -125,6 +125,7 @@ pub(super) fn event_words(event: &JobEvent) -> String {
             format!("w{} cools down for {} s", worker.get(), wait.as_secs())
         }
         JobEvent::Worker(WorkerEvent::JoinsAnew { worker, reason }) => format!("joins anew w{}: {reason}", worker.get()),
+        JobEvent::Worker(WorkerEvent::SharesNoMemory { worker }) => format!("shares no memory: w{}", worker.get()),
         JobEvent::Worker(WorkerEvent::Held { worker }) => format!("held for w{}", worker.get()),
         JobEvent::Generation(GenerationEvent::Switched {
             generation,
