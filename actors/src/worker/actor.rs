@@ -8,7 +8,6 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::limits::{AUXILIARY_NAME_BYTES, BEAT_EVERY, MAX_TEXT_BYTES, PIECE_BYTES};
 use sardana_protocol::member::{Event, Member};
-use sardana_protocol::memory::{GradientMemory, Windows};
 use sardana_protocol::messages::{CoordinatorMessage, WorkerHello, WorkerMessage};
 use sardana_protocol::words::{Generation, Step, WorkerId};
 use tokio::signal::unix::Signal;
@@ -135,15 +134,6 @@ pub(super) fn forward(
     });
 }
 
-/// What it has for gradients beside what its links may hold.
-fn gradient_memory(config: &WorkerConfig, driver: &StepDriver) -> GradientMemory {
-    let windows = Windows {
-        unread: config.reach.stream_bytes().into(),
-        unacknowledged: config.reach.send_bytes(),
-    };
-    GradientMemory::beside_links(driver.layout().bytes() as u64, config.gradient_memory, windows)
-}
-
 impl Actor for Worker {
     type Msg = Message;
     type State = State;
@@ -159,7 +149,7 @@ impl Actor for Worker {
             ended,
         } = arguments;
         let link = Link::new(peers.environment(), &config.credentials, &config.coordinator)?;
-        let memory = gradient_memory(&config, &driver);
+        let memory = config.memory_for(driver.layout().bytes() as u64);
         driver.hold_at_most(memory.pieces());
         let hello = WorkerHello {
             job: config.credentials.job(),

@@ -34,7 +34,7 @@ use sardana_net::quic::BindError;
 use sardana_net::trust::RotatingCredentials;
 use sardana_net::whereabouts::Whereabouts;
 use sardana_protocol::job::JobIdentity;
-use sardana_protocol::memory::DeviceMemory;
+use sardana_protocol::memory::{DeviceMemory, GradientMemory, Windows};
 use sardana_protocol::state::{StateHash, StatePieces};
 use sardana_protocol::words::Step;
 use tokio::signal::unix::{SignalKind, signal};
@@ -85,6 +85,17 @@ pub struct WorkerConfig {
     pub reach: Reach,
     /// What SIGTERM means.
     pub sigterm: Sigterm,
+}
+
+impl WorkerConfig {
+    /// What there is for gradients of so many bytes, beside what links may hold.
+    fn memory_for(&self, gradient: u64) -> GradientMemory {
+        let windows = Windows {
+            unread: self.reach.stream_bytes().into(),
+            unacknowledged: self.reach.send_bytes(),
+        };
+        GradientMemory::beside_links(gradient, self.gradient_memory, windows)
+    }
 }
 
 /// What SIGTERM means to a worker.
