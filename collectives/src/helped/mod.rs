@@ -7,6 +7,9 @@
 //! ```
 //! Both poll it with one waker, the relay, which knows who is to hear of it: the thread, if it helps, or has woken the future itself and
 //! comes back soon by its word; the task otherwise. So nothing changes hands when one of them stops.
+//!
+//! A thread that comes while the task has its turn waits for the end of that, and the task begins no other: it would keep one processor busy with the
+//! work of two, such as that of two workers whose tasks are on one, while the processors of the threads that wait for them are idle.
 
 #[cfg(test)]
 mod tests;
@@ -91,7 +94,7 @@ impl<T> Future for Helped<T> {
         let shared = &self.0;
         shared.relay.task.register(context.waker());
         // The thread has it: it wakes this task when it stops, if there is anything left to do.
-        let Some(mut state) = shared.free() else {
+        let Some(mut state) = shared.free().filter(|_| !shared.relay.helping.load(Ordering::SeqCst)) else {
             return Poll::Pending;
         };
         shared.turn(&mut state);
@@ -115,7 +118,7 @@ impl<T> Drop for Helped<T> {
 }
 
 impl<T> Helper<T> {
-    /// Carries on with the future as long as it can go on and `more` says so. From then on the task hears neither of what is left to do then, nor of what this
+    /// Carries on with the future as long as it can go on and `more` says so, in place of the task, whose turn it lets end first. From then on the task hears neither of what is left to do then, nor of what this
     /// thread wakes the future for: the thread comes back, or [hands it over](Self::hand_over), before it does anything that takes long.
     ///
     /// Called by one thread alone, and not by one that polls the task.
@@ -123,15 +126,10 @@ impl<T> Helper<T> {
         let Shared { relay, runtime, .. } = &*self.0;
         relay.thread.get_or_init(|| thread::current().id());
         self.come_back();
-        if !relay.woken.load(Ordering::SeqCst) {
-            return;
-        }
-        // If the task has it, it is awake.
-        let Some(mut state) = self.0.free() else {
-            return self.hand_over();
-        };
-        let _within = runtime.as_ref().map(Handle::enter);
+        // The task leaves it alone from here on: it ends its turn, if it has one.
         relay.helping.store(true, Ordering::SeqCst);
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let _within = runtime.as_ref().map(Handle::enter);
         while self.0.turn(&mut state) && self.0.goes_on() && more() {}
         let is_done = matches!(*state, State::Done(_));
         drop(state);

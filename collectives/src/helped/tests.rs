@@ -45,6 +45,39 @@ fn what_the_thread_brings_to_its_end_is_the_tasks() {
 }
 
 #[test]
+fn the_thread_takes_over_at_the_end_of_the_turn_that_the_task_has() {
+    let (begins, began) = std::sync::mpsc::channel();
+    let (end, ends) = std::sync::mpsc::channel();
+    let mut is_first = true;
+    let ends = Mutex::new(ends);
+    let (mut task, helper) = helped(poll_fn(move |context| {
+        if !std::mem::take(&mut is_first) {
+            return Poll::Ready(thread::current().id());
+        }
+        begins.send(()).unwrap();
+        ends.lock().unwrap().recv().unwrap();
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }));
+    let woken = Arc::default();
+    let by = thread::scope(|scope| {
+        let turn = scope.spawn(|| poll(&mut task, &woken).is_pending());
+        began.recv().unwrap();
+        let helping = scope.spawn(|| helper.help(|| true));
+        let by = helping.thread().id();
+        while !helper.0.relay.helping.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        end.send(()).unwrap();
+        assert!(turn.join().unwrap());
+        helping.join().unwrap();
+        by
+    });
+    assert_eq!(woken.take(), 1, "of the end, and not of what the thread has done");
+    assert_eq!(poll(&mut task, &woken), Poll::Ready(by));
+}
+
+#[test]
 fn the_task_is_told_of_the_end_and_without_a_thread_is_a_task_as_any() {
     let (send, mut inbox) = unbounded_channel();
     let (mut task, helper) = helped(async move { inbox.recv().await });
