@@ -11,6 +11,7 @@ use sardana_protocol::state::Dtype;
 
 use crate::layout::Layout;
 use crate::runs::Runs;
+use crate::stores::Destination;
 
 /// Bytes that are summed at once: so few that they stay in the nearest cache while shard after shard is added.
 pub(crate) const TILE_BYTES: usize = 4 << 10;
@@ -28,7 +29,7 @@ pub fn add(layout: &Layout, range: Range<usize>, running: &mut [u8], shard: impl
 /// # Panics
 /// As [`add`].
 pub fn add_all(layout: &Layout, range: Range<usize>, running: &mut [u8], shards: &mut [impl Runs]) {
-    check(layout, &range, running, shards);
+    check(layout, &range, running.len(), shards);
     let mut read = 0;
     for (dtype, tile) in tiles(layout, range) {
         for shard in &mut *shards {
@@ -45,25 +46,41 @@ pub fn add_all(layout: &Layout, range: Range<usize>, running: &mut [u8], shards:
 /// # Panics
 /// As [`add`]; and when there are no terms.
 pub fn sum_into(layout: &Layout, range: Range<usize>, out: &mut [u8], terms: &mut [impl Runs]) {
-    check(layout, &range, out, terms);
+    sum_to(layout, range, &mut Destination::cached(out), terms);
+}
+
+/// The same, to where `out` goes.
+///
+/// # Panics
+/// As [`sum_into`].
+pub(crate) fn sum_to(layout: &Layout, range: Range<usize>, out: &mut Destination<'_>, terms: &mut [impl Runs]) {
+    check(layout, &range, out.left(), terms);
     let (first, terms) = terms.split_first_mut().expect("a sum has a first term");
     let Some((second, rest)) = terms.split_first_mut() else {
-        return first.copy_to(out);
+        return put_next(out, out.left(), first);
     };
     let mut written = 0;
     for (dtype, tile) in tiles(layout, range) {
-        let between = written..tile.start;
+        let between = tile.start - written;
         written = tile.end;
-        second.skip(between.len());
-        first.copy_to(&mut out[between.clone()]);
-        let out = &mut out[tile];
-        add_next_two(dtype, out, first, second);
+        second.skip(between);
+        put_next(out, between, first);
         for term in &mut *rest {
-            term.skip(between.len());
-            add_next(dtype, out, term);
+            term.skip(between);
         }
+        out.next(tile.len(), |out| {
+            add_next_two(dtype, out, first, second);
+            for term in &mut *rest {
+                add_next(dtype, out, term);
+            }
+        });
     }
-    first.copy_to(&mut out[written..]);
+    put_next(out, out.left(), first);
+}
+
+/// What `from` has next, as it is.
+pub(crate) fn put_next(out: &mut Destination<'_>, bytes: usize, from: &mut impl Runs) {
+    from.each(bytes, 1, |_, run| out.put(run));
 }
 
 /// The instructions that these loops use on this processor.
@@ -84,9 +101,9 @@ pub(crate) fn add_zeros(dtype: Dtype, running: &mut [u8]) {
     }
 }
 
-fn check(layout: &Layout, range: &Range<usize>, running: &[u8], shards: &[impl Runs]) {
+fn check(layout: &Layout, range: &Range<usize>, running: usize, shards: &[impl Runs]) {
     assert!(range.end <= layout.bytes(), "the range {range:?} lies within the gradient");
-    assert_eq!(running.len(), range.len(), "the running sum has the range's bytes");
+    assert_eq!(running, range.len(), "the running sum has the range's bytes");
     for shard in shards {
         assert_eq!(shard.left(), range.len(), "a shard has the range's bytes");
     }
@@ -210,6 +227,7 @@ mod tests {
     use sardana_protocol::state::TensorSpec;
 
     use super::*;
+    use crate::stores::Stores;
 
     fn layout() -> Layout {
         let tensors = vec![TensorSpec::new("a", Dtype::F32, &[2]), TensorSpec::new("b", Dtype::F64, &[1])];
@@ -311,6 +329,11 @@ mod tests {
                 let mut together = vec![0xaa; range.len()];
                 sum_into(&layout, range.clone(), &mut together, &mut cut.clone());
                 assert_eq!(together, expected, "{count} terms of {range:?}");
+                let mut past_caches = vec![0xaa; range.len()];
+                Stores::PastCaches.write(&mut past_caches, |out| {
+                    sum_to(&layout, range.clone(), out, &mut cut.clone());
+                });
+                assert_eq!(past_caches, expected, "{count} terms of {range:?}");
                 let mut added = cut[0].to_vec();
                 add_all(&layout, range.clone(), &mut added, &mut cut[1..].to_vec());
                 assert_eq!(added, expected);

@@ -6,6 +6,7 @@ use super::{GradientBuffer, GradientView, Resident};
 use crate::borrowed::Borrowed;
 use crate::coming::Coming;
 use crate::layout::Layout;
+use crate::stores::{Destination, Stores};
 
 /// A buffer that is being filled: each chunk once, in any order.
 ///
@@ -35,9 +36,11 @@ impl<'a> Filling<'a> {
     ///
     /// # Panics
     /// When it is filled already, or there is a view of what the buffer held before.
-    pub(crate) fn fill(&mut self, index: u32, fill: impl FnOnce(&mut [u8])) {
+    pub(crate) fn fill(&mut self, index: u32, fill: impl FnOnce(&mut Destination<'_>)) {
         self.begin();
-        self.buffer.writing().write(self.layout.chunk(index), fill);
+        let stores = Stores::for_gradients(self.layout.bytes());
+        let chunk = self.layout.chunk(index);
+        self.buffer.writing().write(chunk, |out| stores.write(out, fill));
     }
 
     /// Chunk `index` stays where another process has it, if it may, and the view does not show it then.
@@ -48,7 +51,7 @@ impl<'a> Filling<'a> {
         if self.buffer.may_borrow() {
             self.buffer.borrow(self.layout, index, chunk);
         } else {
-            self.fill(index, |out| out.copy_from_slice(&chunk));
+            self.fill(index, |out| out.put(&chunk));
         }
     }
 

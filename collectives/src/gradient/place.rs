@@ -146,9 +146,11 @@ impl<'w, 'a> TensorPlace<'w, 'a> {
         assert!(fits, "{} bytes are left of a tensor", self.bytes.end - start);
         assert!(!self.writing.elsewhere().has(&self.bytes), "a tensor lies in one place");
         self.writing.write_here();
+        let stores = self.writing.stores();
         for part in cut(start..end) {
             let values = &bytes[part.start - start..part.end - start];
-            self.writing.write(part, |here| self.mode.put_bytes(self.dtype, here, values));
+            self.writing
+                .write(part, |here| self.mode.put_bytes(self.dtype, stores, here, values));
         }
         self.written += bytes.len();
         if end == self.bytes.end {

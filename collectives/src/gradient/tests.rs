@@ -269,9 +269,9 @@ fn a_tensor_is_written_in_the_order_in_which_its_chunks_travel() {
     let written = RefCell::new(Vec::new());
     let mut writer = buffer.writer(&layout, WriteMode::Store);
     let bytes = layout.tensor_bytes(0).unwrap();
-    writer.put(bytes, &values, |mode, bytes, now| {
+    writer.put(bytes, &values, |mode, stores, bytes, now| {
         written.borrow_mut().push(now[0]);
-        mode.put_f32(bytes, now);
+        mode.put_f32(stores, bytes, now);
     });
     let chunk = (CHUNK_BYTES / size_of::<f32>()) as f32;
     assert_eq!(written.into_inner(), [2.0 * chunk, chunk, 0.0]);
@@ -330,7 +330,7 @@ fn a_sum_is_read_while_it_fills() {
     let mut filling = Filling::new(&layout, GradientBuffer::zeros(&layout), &coming);
     assert!(coming.there().now_or_never().is_none());
     for chunk in layout.travel() {
-        filling.fill(chunk, |bytes| bytes.fill(7));
+        filling.fill(chunk, |chunk| chunk.put(&vec![7; chunk.left()]));
         let view = coming.there().now_or_never().unwrap();
         let next = layout.travel().skip_while(|&other| other != chunk).nth(1);
         assert!(next.is_none_or(|next| view.chunk(next).now_or_never().is_none()));

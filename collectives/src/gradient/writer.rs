@@ -8,6 +8,7 @@ use super::memory::Writing;
 use super::{GradientError, ResidentError, TensorPlace, TensorPlaces, WriteMode, locate, read_u64};
 use crate::layout::{Layout, Section, cut};
 use crate::reduce;
+use crate::stores::Stores;
 
 /// Writes one shard's gradient into a buffer. The order in which tensors are written does not matter.
 #[derive(Debug)]
@@ -78,7 +79,7 @@ impl<'a> GradientWriter<'a> {
     pub fn fill_f32(&mut self, tensor: usize, fill: impl FnOnce(&mut [f32])) -> Result<(), GradientError> {
         let elements = self.layout.tensors().get(tensor).and_then(TensorSpec::elements).unwrap_or(0);
         let at = self.claim(tensor, Dtype::F32, elements)?;
-        let mode = self.mode;
+        let (mode, stores) = (self.mode, self.writing.stores());
         self.writing.write(at, |bytes| {
             let own = mode == WriteMode::Store && cfg!(target_endian = "little");
             if own && let Ok(values) = bytemuck::try_cast_slice_mut::<u8, f32>(bytes) {
@@ -88,7 +89,7 @@ impl<'a> GradientWriter<'a> {
             }
             let mut values = vec![0.0; elements];
             fill(&mut values);
-            mode.put_f32(bytes, &values);
+            mode.put_f32(stores, bytes, &values);
         });
         Ok(())
     }
@@ -270,36 +271,36 @@ impl<'a> GradientWriter<'a> {
     }
 
     /// Writes `values` to `at` chunk by chunk, in the order in which chunks travel, so that each can be read while the next is written.
-    pub(super) fn put<T>(&mut self, at: Range<usize>, mut values: &[T], put: impl Fn(WriteMode, &mut [u8], &[T])) {
-        let mode = self.mode;
+    pub(super) fn put<T>(&mut self, at: Range<usize>, mut values: &[T], put: impl Fn(WriteMode, Stores, &mut [u8], &[T])) {
+        let (mode, stores) = (self.mode, self.writing.stores());
         for part in cut(at).rev() {
             let (later, now) = values.split_at(values.len() - part.len() / size_of::<T>());
-            self.writing.write(part, |bytes| put(mode, bytes, now));
+            self.writing.write(part, |bytes| put(mode, stores, bytes, now));
             values = later;
         }
     }
 }
 
 impl WriteMode {
-    pub(super) fn put_f32(self, bytes: &mut [u8], values: &[f32]) {
+    pub(super) fn put_f32(self, stores: Stores, bytes: &mut [u8], values: &[f32]) {
         if cfg!(target_endian = "little") {
-            return self.put_bytes(Dtype::F32, bytes, bytemuck::cast_slice(values));
+            return self.put_bytes(Dtype::F32, stores, bytes, bytemuck::cast_slice(values));
         }
         let values: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        self.put_bytes(Dtype::F32, bytes, &values);
+        self.put_bytes(Dtype::F32, stores, bytes, &values);
     }
 
-    fn put_f64(self, bytes: &mut [u8], values: &[f64]) {
+    fn put_f64(self, stores: Stores, bytes: &mut [u8], values: &[f64]) {
         if cfg!(target_endian = "little") {
-            return self.put_bytes(Dtype::F64, bytes, bytemuck::cast_slice(values));
+            return self.put_bytes(Dtype::F64, stores, bytes, bytemuck::cast_slice(values));
         }
         let values: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        self.put_bytes(Dtype::F64, bytes, &values);
+        self.put_bytes(Dtype::F64, stores, bytes, &values);
     }
 
-    pub(super) fn put_bytes(self, dtype: Dtype, bytes: &mut [u8], values: &[u8]) {
+    pub(super) fn put_bytes(self, dtype: Dtype, stores: Stores, bytes: &mut [u8], values: &[u8]) {
         match self {
-            Self::Store => bytes.copy_from_slice(values),
+            Self::Store => stores.copy(bytes, values),
             Self::Add => reduce::add_to(dtype, bytes, values),
         }
     }

@@ -34,7 +34,9 @@ use crate::gradient::{Filling, GradientView, Sum};
 use crate::layout::Layout;
 use crate::links::frame::PlanSlot;
 use crate::links::{LinkSender, Received};
+use crate::reduce;
 use crate::runs::Runs;
+use crate::stores::Destination;
 
 /// One rank's part of a direct plan, with its links.
 #[derive(Debug)]
@@ -178,7 +180,7 @@ impl Turns {
 }
 
 impl<'a> Room<'a> {
-    fn fill(&self, index: u32, fill: impl FnOnce(&mut [u8])) {
+    fn fill(&self, index: u32, fill: impl FnOnce(&mut Destination<'_>)) {
         self.filling().fill(index, fill);
     }
 
@@ -230,7 +232,7 @@ impl Here {
                 self.add_at_once(passage, pieces, room, index).await?;
             } else {
                 self.add(passage, pieces, index).await?;
-                room.fill(index, |out| out.copy_from_slice(&self.running));
+                room.fill(index, |out| out.put(&self.running));
             }
         }
         if turns.closes() {
@@ -330,7 +332,7 @@ async fn receive_all(
     for index in passage.layout().travel() {
         if let Some(from) = sum_from.get_mut(&turns.of(passage.layout(), index)) {
             match from.borrow(passage, index).await? {
-                Received::Payload(mut chunk) => room.fill(index, |out| chunk.copy_to(out)),
+                Received::Payload(mut chunk) => room.fill(index, |out| reduce::put_next(out, chunk.left(), &mut chunk)),
                 Received::Borrowed(chunk) => room.borrow(index, chunk),
             }
         }
@@ -373,7 +375,9 @@ async fn bring(
     if Brought::gradients(run) == 1 && own.len() > 1 {
         let mut terms = own_terms(passage, own, index).await?;
         return to
-            .pass(passage, Chunk::running(index), |out| passage.sum(index, out, &mut terms))
+            .pass(passage, Chunk::running(index), |out| {
+                passage.sum(index, &mut Destination::cached(out), &mut terms);
+            })
             .await;
     }
     for piece in own {

@@ -25,7 +25,9 @@ use crate::coming::Coming;
 use crate::gradient::{Filling, GradientView, Resident, Sum};
 use crate::links::frame::PlanSlot;
 use crate::links::{LinkSender, Payload, Received};
+use crate::reduce;
 use crate::runs::Runs;
+use crate::stores::Destination;
 
 /// One rank's part of an ordered plan, with its links.
 #[derive(Debug)]
@@ -198,7 +200,8 @@ impl Goes<'_, '_> {
         match self {
             Self::On(to) => {
                 let chunk = Chunk::running(index);
-                to.pass(passage, chunk, |out| passage.sum(index, out, terms)).await
+                let sum = |out: &mut [u8]| passage.sum(index, &mut Destination::cached(out), terms);
+                to.pass(passage, chunk, sum).await
             }
             Self::Here(filling) => {
                 filling.fill(index, |out| passage.sum(index, out, terms));
@@ -272,7 +275,7 @@ pub(super) async fn receive_running<'a>(
 async fn receive(passage: Passage<'_>, from: &mut Incoming, filling: &mut Filling<'_>) -> Result<(), RingError> {
     for index in passage.layout().travel() {
         match from.borrow(passage, index).await? {
-            Received::Payload(mut chunk) => filling.fill(index, |out| chunk.copy_to(out)),
+            Received::Payload(mut chunk) => filling.fill(index, |out| reduce::put_next(out, chunk.left(), &mut chunk)),
             Received::Borrowed(chunk) => filling.borrow(index, chunk),
         }
     }

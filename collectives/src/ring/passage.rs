@@ -15,6 +15,7 @@ use crate::links::{LinkError, LinkReceiver, LinkSender, Payload, Received};
 use crate::pages::InPlace;
 use crate::reduce;
 use crate::runs::Runs;
+use crate::stores::Destination;
 
 /// The step under way.
 #[derive(Clone, Copy, Debug)]
@@ -146,8 +147,8 @@ impl Passage<'_> {
     }
 
     /// Writes the sum of these terms, which are what chunk `index` holds in each.
-    pub(super) fn sum(&self, index: u32, out: &mut [u8], terms: &mut [impl Runs]) {
-        reduce::sum_into(self.layout(), self.layout().chunk(index), out, terms);
+    pub(super) fn sum(&self, index: u32, out: &mut Destination<'_>, terms: &mut [impl Runs]) {
+        reduce::sum_to(self.layout(), self.layout().chunk(index), out, terms);
     }
 
     /// Adds a gradient's chunk `index` to what is there already, if there is something.

@@ -9,6 +9,7 @@ use sardana_collectives::limits::CHUNK_BYTES;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, HEADER_BYTES, HeaderField, PlanSlot, TRAILER_BYTES};
 use sardana_collectives::links::{self, LinkError, LinkReceiver, LinkSender, Meter};
 use sardana_collectives::ring::{Probe, RingError, RingLinks, RingPoint};
+use sardana_protocol::job::Order;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{Owners, Plan};
 use sardana_protocol::state::{Dtype, TensorSpec};
@@ -73,6 +74,22 @@ async fn so_it_is_for_many_ranks_many_shards_each_and_any_number_of_chunks() {
             ..Dance::direct(world, world * each, Owners::All)
         };
         compare(&dance, world * each, 2).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_it_is_for_gradients_that_outgrow_the_caches() {
+    // Of a processor with 32 MiB: these are stored past them.
+    let layout = chunks((9 << 20) / CHUNK_BYTES, 3);
+    for (dance, shards) in [
+        (Dance::direct(3, 3, Owners::All), 3),
+        (Dance::new(Order::Exact, 2, 4), 4),
+    ] {
+        let dance = Dance {
+            layout: Arc::clone(&layout),
+            ..dance
+        };
+        compare(&dance, shards, 1).await;
     }
 }
 

@@ -14,6 +14,7 @@ use crate::alone::add_up;
 use crate::coming::Coming;
 use crate::limits::LOWERED_BYTES;
 use crate::reduce;
+use crate::stores::Stores;
 
 /// Memory elsewhere, and what was asked of it and has not been brought.
 #[derive(Debug)]
@@ -35,7 +36,9 @@ impl Plain {
 
     fn write(&self, place: &TensorPlace<'_, '_>, dtype: Dtype, values: &[u8]) {
         let mut memory = self.memory.lock().unwrap();
-        place.mode().put_bytes(dtype, &mut memory[place.bytes().clone()], values);
+        place
+            .mode()
+            .put_bytes(dtype, Stores::Cached, &mut memory[place.bytes().clone()], values);
     }
 
     /// Takes one of the parts that were asked for.

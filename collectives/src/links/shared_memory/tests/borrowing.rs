@@ -155,7 +155,7 @@ async fn room_for_a_sum_is_written_where_it_is_if_that_is_returned_before_there_
             borrowed = None;
         }
         for chunk in layout.travel() {
-            filling.fill(chunk, |bytes| bytes.fill(7));
+            filling.fill(chunk, |chunk| chunk.put(&vec![7; chunk.left()]));
         }
         coming.expect();
         let sum = filling.finish();

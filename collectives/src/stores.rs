@@ -1,0 +1,241 @@
+//! How bytes are stored that are written once, front to back: in this processor's caches, or past them in memory. Knows not what they mean.
+//!
+//! A plain store reads the line that it writes into a cache first, and pushes another line out. Where so much is written that nothing of it is still there when it
+//! is read, stores past the caches move a third fewer bytes ("non-temporal": Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, 10.4.6.2).
+//! The bytes are the same.
+
+#![cfg_attr(
+    all(target_arch = "x86_64", not(miri)),
+    expect(
+        unsafe_code,
+        reason = "stores past the caches are not ordered before what other threads are told"
+    )
+)]
+
+use std::fs;
+use std::sync::LazyLock;
+
+use crate::limits::{CACHE_PART, TYPICAL_CACHE_BYTES};
+use crate::reduce::TILE_BYTES;
+
+/// Which way bytes go into memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stores {
+    Cached,
+    PastCaches,
+}
+
+/// Memory that is written front to back.
+pub(crate) struct Destination<'a> {
+    left: &'a mut [u8],
+    stores: Stores,
+    /// Where what goes past the caches is made.
+    tile: Tile,
+}
+
+#[repr(align(64))]
+struct Tile([u8; TILE_BYTES]);
+
+/// At its end all that was stored past the caches can be seen by whatever is told of it.
+struct Fence(Stores);
+
+impl Stores {
+    /// For gradients of so many bytes, and their sums.
+    pub(crate) fn for_gradients(bytes: usize) -> Self {
+        static LEAST: LazyLock<usize> = LazyLock::new(|| last_cache_bytes().unwrap_or(TYPICAL_CACHE_BYTES) / CACHE_PART);
+        if CAN_PASS && bytes >= *LEAST {
+            Self::PastCaches
+        } else {
+            Self::Cached
+        }
+    }
+
+    /// Copies `from` to `to`, which is as long.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub(crate) fn copy(self, to: &mut [u8], from: &[u8]) {
+        assert_eq!(to.len(), from.len(), "what is copied has its place");
+        self.write(to, |to| to.put(from));
+    }
+
+    /// Lets `write` write `memory`.
+    pub(crate) fn write(self, memory: &mut [u8], write: impl FnOnce(&mut Destination<'_>)) {
+        // Behind a reference that ends here, so that nothing reads what is written before it can be seen.
+        let _fence = Fence(self);
+        write(&mut Destination {
+            stores: self,
+            ..Destination::cached(memory)
+        });
+    }
+}
+
+impl<'a> Destination<'a> {
+    pub(crate) const fn cached(memory: &'a mut [u8]) -> Self {
+        Self {
+            left: memory,
+            stores: Stores::Cached,
+            tile: Tile([0; TILE_BYTES]),
+        }
+    }
+
+    /// Bytes that are not written yet.
+    pub(crate) const fn left(&self) -> usize {
+        self.left.len()
+    }
+
+    /// Lets `make` make the next `bytes` bytes, all of them. What it finds there is anything.
+    ///
+    /// # Panics
+    /// When fewer are left, or they are more than a tile.
+    pub(crate) fn next(&mut self, bytes: usize, make: impl FnOnce(&mut [u8])) {
+        assert!(bytes <= TILE_BYTES, "{bytes} bytes are made at once");
+        let place = take(&mut self.left, bytes);
+        match self.stores {
+            Stores::Cached => make(place),
+            Stores::PastCaches => {
+                let tile = &mut self.tile.0[..bytes];
+                make(tile);
+                store_past_caches(place, tile);
+            }
+        }
+    }
+
+    /// Writes the next ones.
+    ///
+    /// # Panics
+    /// When fewer are left.
+    pub(crate) fn put(&mut self, bytes: &[u8]) {
+        let place = take(&mut self.left, bytes.len());
+        match self.stores {
+            Stores::Cached => place.copy_from_slice(bytes),
+            Stores::PastCaches => store_past_caches(place, bytes),
+        }
+    }
+}
+
+fn take<'a>(left: &mut &'a mut [u8], bytes: usize) -> &'a mut [u8] {
+    let (taken, rest) = std::mem::take(left).split_at_mut(bytes);
+    *left = rest;
+    taken
+}
+
+impl Drop for Fence {
+    fn drop(&mut self) {
+        if self.0 == Stores::PastCaches {
+            fence();
+        }
+    }
+}
+
+/// Bytes of the largest cache that this processor shares with others, if the system tells.
+fn last_cache_bytes() -> Option<usize> {
+    let caches = fs::read_dir("/sys/devices/system/cpu/cpu0/cache").ok()?;
+    let sizes = caches.filter_map(|cache| fs::read_to_string(cache.ok()?.path().join("size")).ok());
+    sizes.filter_map(|size| bytes_of(&size)).max()
+}
+
+/// Such as `32768K`.
+fn bytes_of(size: &str) -> Option<usize> {
+    let size = size.trim();
+    let (number, unit) = match size.strip_suffix('K') {
+        Some(number) => (number, 1 << 10),
+        None => match size.strip_suffix('M') {
+            Some(number) => (number, 1 << 20),
+            None => (size, 1),
+        },
+    };
+    number.parse::<usize>().ok()?.checked_mul(unit)
+}
+
+/// Whether there are stores past the caches here. Elsewhere `PastCaches` stores as `Cached` does.
+const CAN_PASS: bool = cfg!(all(target_arch = "x86_64", not(miri)));
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn store_past_caches(to: &mut [u8], from: &[u8]) {
+    use std::arch::x86_64::{__m128i, _mm_stream_si128};
+    let (head, words, tail) = bytemuck::pod_align_to_mut::<u8, __m128i>(to);
+    let (of_head, from) = from.split_at(head.len());
+    let (of_words, of_tail) = from.split_at(size_of_val(words));
+    head.copy_from_slice(of_head);
+    for (to, from) in words.iter_mut().zip(of_words.as_chunks().0) {
+        let from = bytemuck::cast::<[u8; 16], __m128i>(*from);
+        // SAFETY: every x86-64 processor has the instruction; the place is aligned, and this reference is the only one to it. It lies in what
+        // `Stores::write` has for itself until its `Fence` is dropped.
+        unsafe { _mm_stream_si128(to, from) };
+    }
+    tail.copy_from_slice(of_tail);
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn fence() {
+    // SAFETY: every x86-64 processor has the instruction.
+    unsafe { std::arch::x86_64::_mm_sfence() };
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+fn store_past_caches(to: &mut [u8], from: &[u8]) {
+    to.copy_from_slice(from);
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+const fn fence() {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_the_same_either_way_at_any_place() {
+        let from: Vec<u8> = (0..10_000).map(|at: u32| (at % 251) as u8).collect();
+        for stores in [Stores::Cached, Stores::PastCaches] {
+            for start in [0, 1, 15, 16, 17, 63, 64] {
+                for bytes in [0, 1, 15, 16, 31, 64, 4_097, 9_000] {
+                    let mut memory = vec![0xaa; 10_000];
+                    stores.copy(&mut memory[start..start + bytes], &from[start..start + bytes]);
+                    let is_whole = memory.iter().enumerate().all(|(at, &byte)| {
+                        let expected = if (start..start + bytes).contains(&at) {
+                            from[at]
+                        } else {
+                            0xaa
+                        };
+                        byte == expected
+                    });
+                    assert!(is_whole, "{bytes} bytes at {start}, {stores:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_made_and_what_is_put_come_one_after_the_other() {
+        for stores in [Stores::Cached, Stores::PastCaches] {
+            let mut memory = vec![0; 3 * TILE_BYTES];
+            stores.write(&mut memory, |to| {
+                to.next(TILE_BYTES, |place| place.fill(1));
+                to.put(&[2; 100]);
+                to.next(7, |place| place.fill(3));
+                assert_eq!(to.left(), 2 * TILE_BYTES - 107);
+            });
+            let expected = [vec![1; TILE_BYTES], vec![2; 100], vec![3; 7], vec![0; 2 * TILE_BYTES - 107]].concat();
+            assert!(memory == expected, "{stores:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_outgrows_the_caches_goes_past_them() {
+        assert_eq!(Stores::for_gradients(1 << 10), Stores::Cached);
+        let expected = if CAN_PASS { Stores::PastCaches } else { Stores::Cached };
+        assert_eq!(Stores::for_gradients(1 << 40), expected);
+    }
+
+    #[test]
+    fn sizes_of_caches_are_read_as_the_system_writes_them() {
+        assert_eq!(bytes_of("32768K\n"), Some(32 << 20));
+        assert_eq!(bytes_of("16M"), Some(16 << 20));
+        assert_eq!(bytes_of("512"), Some(512));
+        for strange in ["", "K", "a lot", "99999999999999999999K", "18446744073709551615M"] {
+            assert_eq!(bytes_of(strange), None, "{strange}");
+        }
+    }
+}
