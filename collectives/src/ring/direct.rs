@@ -19,7 +19,9 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard};
+use std::task::Poll;
 
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{Adding, Brought, DirectPart, HopId, Owner};
@@ -234,6 +236,8 @@ impl Here {
                 self.add(passage, pieces, index).await?;
                 room.fill(index, |out| out.put(&self.running));
             }
+            // Other owners wait for this rank's gradients, which this future must not keep from being sent.
+            others_turn().await;
         }
         if turns.closes() {
             trailer.come(inbox.trailer()?);
@@ -291,6 +295,19 @@ impl Here {
         }
         Ok(())
     }
+}
+
+/// Lets the other futures of this task go on before this one does.
+async fn others_turn() {
+    let mut was_given = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut was_given, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Sends the chunks of the owner that this rank is as they are finished, and the trailer after them if it closes.
