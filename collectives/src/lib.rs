@@ -2,7 +2,7 @@
 //!
 //! - [`layout`]: where each tensor lies in a gradient's bytes; [`gradient`]: the buffers, and the finished sum.
 //! - [`pages`]: memory that other processes of the host can read where it lies.
-//! - [`runs`]: bytes that are read where they lie; [`reduce`]: the additions themselves; `stores`: whether what is written goes past the caches; [`compression`]: f32 as halves on their way, and how far off the sum may be then.
+//! - [`runs`]: bytes that are read where they lie; [`reduce`]: the additions themselves; [`stores`]: whether what is written goes past the caches; [`compression`]: f32 as halves on their way, and how far off the sum may be then.
 //! - [`links`]: streams between ranks, over QUIC or within a process.
 //! - [`ring`]: executes a rank's part of a plan step after step over links; [`moves`]: what goes over the hops of a ring plan.
 //! - [`summation`]: another means than links, by which the ranks of a fast ring sum where their gradients lie.
@@ -30,5 +30,5 @@ pub mod reduce;
 pub mod ring;
 pub mod runs;
 mod setbacks;
-mod stores;
+pub mod stores;
 pub mod summation;

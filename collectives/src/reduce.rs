@@ -10,11 +10,9 @@ use std::ops::Range;
 use sardana_protocol::state::Dtype;
 
 use crate::layout::Layout;
+use crate::limits::TILE_BYTES;
 use crate::runs::Runs;
 use crate::stores::Destination;
-
-/// Bytes that are summed at once: so few that they stay in the nearest cache while shard after shard is added.
-pub(crate) const TILE_BYTES: usize = 4 << 10;
 
 /// Adds `shard` to `running`: both hold the bytes `range` of a gradient laid out by `layout`, and `range` splits no element.
 ///
@@ -57,14 +55,14 @@ pub(crate) fn sum_to(layout: &Layout, range: Range<usize>, out: &mut Destination
     check(layout, &range, out.left(), terms);
     let (first, terms) = terms.split_first_mut().expect("a sum has a first term");
     let Some((second, rest)) = terms.split_first_mut() else {
-        return put_next(out, out.left(), first);
+        return out.put_next(out.left(), first);
     };
     let mut written = 0;
     for (dtype, tile) in tiles(layout, range) {
         let between = tile.start - written;
         written = tile.end;
         second.skip(between);
-        put_next(out, between, first);
+        out.put_next(between, first);
         for term in &mut *rest {
             term.skip(between);
         }
@@ -75,12 +73,7 @@ pub(crate) fn sum_to(layout: &Layout, range: Range<usize>, out: &mut Destination
             }
         });
     }
-    put_next(out, out.left(), first);
-}
-
-/// What `from` has next, as it is.
-pub(crate) fn put_next(out: &mut Destination<'_>, bytes: usize, from: &mut impl Runs) {
-    from.each(bytes, 1, |_, run| out.put(run));
+    out.put_next(out.left(), first);
 }
 
 /// The instructions that these loops use on this processor.

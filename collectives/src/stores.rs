@@ -15,13 +15,15 @@
 use std::fs;
 use std::sync::LazyLock;
 
-use crate::limits::{CACHE_PART, TYPICAL_CACHE_BYTES};
-use crate::reduce::TILE_BYTES;
+use crate::limits::{CACHE_PART, TILE_BYTES, TYPICAL_CACHE_BYTES};
+use crate::runs::Runs;
 
 /// Which way bytes go into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stores {
+pub enum Stores {
+    /// By way of the caches.
     Cached,
+    /// Past them.
     PastCaches,
 }
 
@@ -40,8 +42,9 @@ struct Tile([u8; TILE_BYTES]);
 struct Fence(Stores);
 
 impl Stores {
-    /// For gradients of so many bytes, and their sums.
-    pub(crate) fn for_gradients(bytes: usize) -> Self {
+    /// For so many bytes that are read once all are written, such as a gradient's, a sum's, or a state's.
+    #[must_use]
+    pub fn of(bytes: usize) -> Self {
         static LEAST: LazyLock<usize> = LazyLock::new(|| last_cache_bytes().unwrap_or(TYPICAL_CACHE_BYTES) / CACHE_PART);
         if CAN_PASS && bytes >= *LEAST {
             Self::PastCaches
@@ -54,9 +57,32 @@ impl Stores {
     ///
     /// # Panics
     /// When it is not.
-    pub(crate) fn copy(self, to: &mut [u8], from: &[u8]) {
+    pub fn copy(self, to: &mut [u8], from: &[u8]) {
         assert_eq!(to.len(), from.len(), "what is copied has its place");
         self.write(to, |to| to.put(from));
+    }
+
+    /// Copies to `to` what `from` has next: as many bytes.
+    ///
+    /// # Panics
+    /// When it has fewer.
+    pub fn copy_next(self, to: &mut [u8], from: &mut impl Runs) {
+        self.write(to, |to| to.put_next(to.left(), from));
+    }
+
+    /// Appends `from`.
+    pub fn append(self, to: &mut Vec<u8>, from: &[u8]) {
+        if self == Self::Cached {
+            return to.extend_from_slice(from);
+        }
+        to.reserve(from.len());
+        let length = to.len();
+        let fence = Fence(self);
+        // SAFETY: there is room for as many behind those that it has, which nothing else has.
+        unsafe { store_past_caches(to.as_mut_ptr().add(length), from) };
+        drop(fence);
+        // SAFETY: these were written just now.
+        unsafe { to.set_len(length + from.len()) };
     }
 
     /// Lets `write` write `memory`.
@@ -96,9 +122,17 @@ impl<'a> Destination<'a> {
             Stores::PastCaches => {
                 let tile = &mut self.tile.0[..bytes];
                 make(tile);
-                store_past_caches(place, tile);
+                store(place, tile);
             }
         }
+    }
+
+    /// Writes what `from` has next: so many bytes.
+    ///
+    /// # Panics
+    /// When fewer are left, or it has fewer.
+    pub(crate) fn put_next(&mut self, bytes: usize, from: &mut impl Runs) {
+        from.each(bytes, 1, |_, run| self.put(run));
     }
 
     /// Writes the next ones.
@@ -109,7 +143,7 @@ impl<'a> Destination<'a> {
         let place = take(&mut self.left, bytes.len());
         match self.stores {
             Stores::Cached => place.copy_from_slice(bytes),
-            Stores::PastCaches => store_past_caches(place, bytes),
+            Stores::PastCaches => store(place, bytes),
         }
     }
 }
@@ -151,20 +185,32 @@ fn bytes_of(size: &str) -> Option<usize> {
 /// Whether there are stores past the caches here. Elsewhere `PastCaches` stores as `Cached` does.
 const CAN_PASS: bool = cfg!(all(target_arch = "x86_64", not(miri)));
 
+/// Copies `from` to `to`, which is as long, and lies in what [`Stores::write`] has for itself until its [`Fence`] is dropped.
+fn store(to: &mut [u8], from: &[u8]) {
+    assert_eq!(to.len(), from.len(), "what is stored has its place");
+    // SAFETY: it is this reference's alone, and as long.
+    unsafe { store_past_caches(to.as_mut_ptr(), from) };
+}
+
+/// # Safety
+/// As many bytes as `from` has must lie at `to`, and belong to the caller, until [`fence`] was called.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-fn store_past_caches(to: &mut [u8], from: &[u8]) {
+unsafe fn store_past_caches(to: *mut u8, from: &[u8]) {
     use std::arch::x86_64::{__m128i, _mm_stream_si128};
-    let (head, words, tail) = bytemuck::pod_align_to_mut::<u8, __m128i>(to);
-    let (of_head, from) = from.split_at(head.len());
-    let (of_words, of_tail) = from.split_at(size_of_val(words));
-    head.copy_from_slice(of_head);
-    for (to, from) in words.iter_mut().zip(of_words.as_chunks().0) {
-        let from = bytemuck::cast::<[u8; 16], __m128i>(*from);
-        // SAFETY: every x86-64 processor has the instruction; the place is aligned, and this reference is the only one to it. It lies in what
-        // `Stores::write` has for itself until its `Fence` is dropped.
-        unsafe { _mm_stream_si128(to, from) };
+    const WORD: usize = size_of::<__m128i>();
+    let (head, from) = from.split_at(to.align_offset(WORD).min(from.len()));
+    let (words, tail) = from.as_chunks::<WORD>();
+    // SAFETY: the head lies within those bytes.
+    unsafe { to.copy_from_nonoverlapping(head.as_ptr(), head.len()) };
+    // SAFETY: the same.
+    let at = unsafe { to.add(head.len()) };
+    for (number, word) in words.iter().enumerate() {
+        let word = bytemuck::cast::<[u8; WORD], __m128i>(*word);
+        // SAFETY: every x86-64 processor has the instruction. If there are words the place is aligned, and lies within those bytes.
+        unsafe { _mm_stream_si128(at.cast::<__m128i>().add(number), word) };
     }
-    tail.copy_from_slice(of_tail);
+    // SAFETY: what is behind the words lies within those bytes.
+    unsafe { at.add(size_of_val(words)).copy_from_nonoverlapping(tail.as_ptr(), tail.len()) };
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -173,9 +219,12 @@ fn fence() {
     unsafe { std::arch::x86_64::_mm_sfence() };
 }
 
+/// # Safety
+/// As many bytes as `from` has must lie at `to`, and belong to the caller.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-fn store_past_caches(to: &mut [u8], from: &[u8]) {
-    to.copy_from_slice(from);
+unsafe fn store_past_caches(to: *mut u8, from: &[u8]) {
+    // SAFETY: the same.
+    unsafe { to.copy_from_nonoverlapping(from.as_ptr(), from.len()) };
 }
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
@@ -202,6 +251,12 @@ mod tests {
                         byte == expected
                     });
                     assert!(is_whole, "{bytes} bytes at {start}, {stores:?}");
+                    let mut next = vec![0; bytes];
+                    stores.copy_next(&mut next, &mut &from[start..]);
+                    assert!(next == from[start..start + bytes], "{stores:?}");
+                    let mut appended = from[..start].to_vec();
+                    stores.append(&mut appended, &from[start..start + bytes]);
+                    assert!(appended == from[..start + bytes], "{bytes} bytes behind {start}, {stores:?}");
                 }
             }
         }
@@ -224,9 +279,9 @@ mod tests {
 
     #[test]
     fn only_what_outgrows_the_caches_goes_past_them() {
-        assert_eq!(Stores::for_gradients(1 << 10), Stores::Cached);
+        assert_eq!(Stores::of(1 << 10), Stores::Cached);
         let expected = if CAN_PASS { Stores::PastCaches } else { Stores::Cached };
-        assert_eq!(Stores::for_gradients(1 << 40), expected);
+        assert_eq!(Stores::of(1 << 40), expected);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use quinn::RecvStream;
 use sardana_collectives::limits::CHUNK_BYTES;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot};
 use sardana_collectives::links::{LinkError, LinkReceiver, LinkSender};
-use sardana_collectives::runs::Runs;
+use sardana_collectives::stores::Stores;
 use sardana_protocol::words::{Generation, Step, WorkerId};
 use tokio::sync::oneshot;
 
@@ -136,7 +136,7 @@ pub(super) async fn send(mut link: LinkSender, bytes: &Bytes) -> Result<(), Link
 
 impl InMemory {
     /// Receives the next part, or says why it does not come.
-    async fn receive(&mut self, part: &mut [u8]) -> Result<(), String> {
+    async fn receive(&mut self, part: &mut [u8], stores: Stores) -> Result<(), String> {
         let Self {
             stream,
             ended,
@@ -158,7 +158,7 @@ impl InMemory {
                 },
             }
         };
-        came.map_err(|error| error.to_string())?.copy_to(part);
+        stores.copy_next(part, &mut came.map_err(|error| error.to_string())?);
         *parts += 1;
         Ok(())
     }
@@ -197,8 +197,9 @@ impl Load {
                 }
             }
             Self::InMemory(load) => {
+                let stores = Stores::of(expected);
                 for part in into.chunks_mut(CHUNK_BYTES) {
-                    load.receive(part).await.map_err(broken)?;
+                    load.receive(part, stores).await.map_err(broken)?;
                     moved(part.len());
                 }
             }

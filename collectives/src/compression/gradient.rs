@@ -6,7 +6,8 @@ use sardana_protocol::state::Dtype;
 
 use super::{HALF_BYTES, Half};
 use crate::layout::Layout;
-use crate::reduce::{self, TILE_BYTES, add_to};
+use crate::limits::TILE_BYTES;
+use crate::reduce::{self, add_to};
 use crate::runs::Runs;
 
 impl Half {

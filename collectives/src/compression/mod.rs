@@ -42,7 +42,7 @@ use sardana_protocol::job::Compression;
 
 pub use kernels::instructions;
 
-use crate::reduce::TILE_BYTES;
+use crate::limits::TILE_BYTES;
 
 /// The type of halves that f32 travel as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

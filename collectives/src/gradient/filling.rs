@@ -38,7 +38,7 @@ impl<'a> Filling<'a> {
     /// When it is filled already, or there is a view of what the buffer held before.
     pub(crate) fn fill(&mut self, index: u32, fill: impl FnOnce(&mut Destination<'_>)) {
         self.begin();
-        let stores = Stores::for_gradients(self.layout.bytes());
+        let stores = Stores::of(self.layout.bytes());
         let chunk = self.layout.chunk(index);
         self.buffer.writing().write(chunk, |out| stores.write(out, fill));
     }

@@ -274,7 +274,7 @@ impl Writing<'_> {
 
     /// How its bytes are stored.
     pub(super) fn stores(&self) -> Stores {
-        Stores::for_gradients(self.bytes())
+        Stores::of(self.bytes())
     }
 
     fn lend(&mut self, range: Range<usize>) -> &mut [u8] {

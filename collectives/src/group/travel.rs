@@ -7,7 +7,7 @@ use sardana_protocol::job::Compression;
 use super::element::sealed::Kernels;
 use super::element::{Element, Reduction};
 use crate::compression::{HALF_BYTES, Half};
-use crate::reduce::TILE_BYTES;
+use crate::limits::TILE_BYTES;
 
 /// The loops over values of one type, whose running values and results travel in some form: those of [`Kernels`] around the form.
 pub(super) trait Travel: Copy {

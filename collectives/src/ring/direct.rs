@@ -36,7 +36,6 @@ use crate::gradient::{Filling, GradientView, Sum};
 use crate::layout::Layout;
 use crate::links::frame::PlanSlot;
 use crate::links::{LinkSender, Received};
-use crate::reduce;
 use crate::runs::Runs;
 use crate::stores::Destination;
 
@@ -349,7 +348,7 @@ async fn receive_all(
     for index in passage.layout().travel() {
         if let Some(from) = sum_from.get_mut(&turns.of(passage.layout(), index)) {
             match from.borrow(passage, index).await? {
-                Received::Payload(mut chunk) => room.fill(index, |out| reduce::put_next(out, chunk.left(), &mut chunk)),
+                Received::Payload(mut chunk) => room.fill(index, |out| out.put_next(chunk.left(), &mut chunk)),
                 Received::Borrowed(chunk) => room.borrow(index, chunk),
             }
         }

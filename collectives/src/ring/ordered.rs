@@ -25,7 +25,6 @@ use crate::coming::Coming;
 use crate::gradient::{Filling, GradientView, Resident, Sum};
 use crate::links::frame::PlanSlot;
 use crate::links::{LinkSender, Payload, Received};
-use crate::reduce;
 use crate::runs::Runs;
 use crate::stores::Destination;
 
@@ -275,7 +274,7 @@ pub(super) async fn receive_running<'a>(
 async fn receive(passage: Passage<'_>, from: &mut Incoming, filling: &mut Filling<'_>) -> Result<(), RingError> {
     for index in passage.layout().travel() {
         match from.borrow(passage, index).await? {
-            Received::Payload(mut chunk) => filling.fill(index, |out| reduce::put_next(out, chunk.left(), &mut chunk)),
+            Received::Payload(mut chunk) => filling.fill(index, |out| out.put_next(chunk.left(), &mut chunk)),
             Received::Borrowed(chunk) => filling.borrow(index, chunk),
         }
     }

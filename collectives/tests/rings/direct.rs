@@ -81,10 +81,7 @@ async fn so_it_is_for_many_ranks_many_shards_each_and_any_number_of_chunks() {
 async fn so_it_is_for_gradients_that_outgrow_the_caches() {
     // Of a processor with 32 MiB: these are stored past them.
     let layout = chunks((9 << 20) / CHUNK_BYTES, 3);
-    for (dance, shards) in [
-        (Dance::direct(3, 3, Owners::All), 3),
-        (Dance::new(Order::Exact, 2, 4), 4),
-    ] {
+    for (dance, shards) in [(Dance::direct(3, 3, Owners::All), 3), (Dance::new(Order::Exact, 2, 4), 4)] {
         let dance = Dance {
             layout: Arc::clone(&layout),
             ..dance

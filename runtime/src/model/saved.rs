@@ -7,6 +7,7 @@
 
 use bytes::{Bytes, BytesMut};
 use sardana_actors::room;
+use sardana_collectives::stores::Stores;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{ShareHasher, StateHash, StatePieces, TensorSpec};
 use sardana_storage::manifest::encode_description;
@@ -101,6 +102,7 @@ fn copy(
         Some(_) | None => room::empty(bytes),
     };
     let mut copies: Vec<Vec<u8>> = ranges.iter().map(|range| buffer(range.len())).collect();
+    let stores = Stores::of(pieces.bytes());
     let mut start = 0;
     show(&mut |_, bytes| {
         let end = start + bytes.len();
@@ -108,7 +110,7 @@ fn copy(
             let (from, to) = (range.start.max(start), range.end.min(end));
             if from < to {
                 for part in bytes[from - start..to - start].chunks(TOLD_BYTES) {
-                    copy.extend_from_slice(part);
+                    stores.append(copy, part);
                     copied(part.len());
                 }
             }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, available_parallelism};
 
+use sardana_collectives::stores::Stores;
 use sardana_net::environment::give_way;
 use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::limits::PIECE_BYTES;
@@ -46,8 +47,9 @@ pub(super) fn are_equal(one: &[u8], other: &[u8]) -> bool {
 /// When they are not as many.
 pub(super) fn copy(from: &[u8], to: &mut [u8]) {
     assert_eq!(from.len(), to.len());
+    let stores = Stores::of(from.len());
     share_out(zip(from.chunks(PIECE_BYTES), to.chunks_mut(PIECE_BYTES)), |(from, to)| {
-        to.copy_from_slice(from);
+        stores.copy(to, from);
     });
 }
 
