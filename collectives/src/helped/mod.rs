@@ -8,8 +8,8 @@
 //! Both poll it with one waker, the relay, which knows who is to hear of it: the thread, if it helps, or has woken the future itself and
 //! comes back soon by its word; the task otherwise. So nothing changes hands when one of them stops.
 //!
-//! A thread that comes while the task has its turn waits for the end of that, and the task begins no other: it would keep one processor busy with the
-//! work of two, such as that of two workers whose tasks are on one, while the processors of the threads that wait for them are idle.
+//! A thread that comes while the task has its turn waits for the end of that, and goes on if that leaves something to do at once. Otherwise the tasks of two
+//! workers might take turns on one processor, while the threads that wait for them have left another idle.
 
 #[cfg(test)]
 mod tests;
@@ -59,7 +59,7 @@ type End<T> = Result<T, Box<dyn Any + Send>>;
 struct Relay {
     /// It can, and was not polled since.
     woken: AtomicBool,
-    /// The thread looks at `woken` before it stops.
+    /// The thread has the future, or waits for the end of the task's turn: the task begins none, and the thread looks at `woken` before it stops.
     helping: AtomicBool,
     /// The thread, once it has helped.
     thread: OnceLock<ThreadId>,
@@ -67,6 +67,9 @@ struct Relay {
     promised: AtomicBool,
     task: AtomicWaker,
 }
+
+/// As long as the thread helps, also if it panics.
+struct Helping<'a>(&'a Relay);
 
 /// Makes a future one that can be helped with. Called within the runtime that it needs, if it needs one.
 pub fn helped<T>(future: impl Future<Output = T> + Send + 'static) -> (Helped<T>, Helper<T>) {
@@ -93,7 +96,7 @@ impl<T> Future for Helped<T> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let shared = &self.0;
         shared.relay.task.register(context.waker());
-        // The thread has it: it wakes this task when it stops, if there is anything left to do.
+        // The thread has it, or is about to: the task hears of what is left when it is handed over, or done.
         let Some(mut state) = shared.free().filter(|_| !shared.relay.helping.load(Ordering::SeqCst)) else {
             return Poll::Pending;
         };
@@ -118,22 +121,28 @@ impl<T> Drop for Helped<T> {
 }
 
 impl<T> Helper<T> {
-    /// Carries on with the future as long as it can go on and `more` says so, in place of the task, whose turn it lets end first. From then on the task hears neither of what is left to do then, nor of what this
-    /// thread wakes the future for: the thread comes back, or [hands it over](Self::hand_over), before it does anything that takes long.
+    /// Carries on with the future as long as it can go on and `more` says so, in place of the task, whose turn it lets end first. From then on the task hears
+    /// neither of what is left to do then, nor of what this thread wakes the future for: the thread comes back, or [hands it over](Self::hand_over), before it does anything that takes long.
     ///
     /// Called by one thread alone, and not by one that polls the task.
     pub fn help(&self, more: impl Fn() -> bool) {
         let Shared { relay, runtime, .. } = &*self.0;
         relay.thread.get_or_init(|| thread::current().id());
         self.come_back();
-        // The task leaves it alone from here on: it ends its turn, if it has one.
-        relay.helping.store(true, Ordering::SeqCst);
-        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // The task begins no turn from here on.
+        let helping = Helping::of(relay);
+        let (mut state, has_waited) = match self.0.free() {
+            Some(state) => (state, false),
+            None => (self.0.state.lock().unwrap_or_else(PoisonError::into_inner), true),
+        };
         let _within = runtime.as_ref().map(Handle::enter);
-        while self.0.turn(&mut state) && self.0.goes_on() && more() {}
+        // The task's turn may have brought the thread something else to do.
+        if !has_waited || more() {
+            while self.0.turn(&mut state) && self.0.goes_on() && more() {}
+        }
         let is_done = matches!(*state, State::Done(_));
         drop(state);
-        relay.helping.store(false, Ordering::SeqCst);
+        drop(helping);
         if is_done {
             // The task is to take what came of it.
             relay.woken.store(true, Ordering::SeqCst);
@@ -153,6 +162,19 @@ impl<T> Helper<T> {
         if relay.woken.load(Ordering::SeqCst) {
             relay.task.wake();
         }
+    }
+}
+
+impl<'a> Helping<'a> {
+    fn of(relay: &'a Relay) -> Self {
+        relay.helping.store(true, Ordering::SeqCst);
+        Self(relay)
+    }
+}
+
+impl Drop for Helping<'_> {
+    fn drop(&mut self) {
+        self.0.helping.store(false, Ordering::SeqCst);
     }
 }
 

@@ -228,15 +228,18 @@ impl Here {
         inbox: &mut Inbox,
         trailer: &Coming<Trailer>,
     ) -> Result<(), RingError> {
+        let mut is_first = true;
         for index in turns.own(passage.layout()) {
+            if !std::mem::take(&mut is_first) {
+                // Other owners wait for this rank's gradients, which this future must not keep from being sent.
+                others_turn().await;
+            }
             if self.at_once {
                 self.add_at_once(passage, pieces, room, index).await?;
             } else {
                 self.add(passage, pieces, index).await?;
                 room.fill(index, |out| out.put(&self.running));
             }
-            // Other owners wait for this rank's gradients, which this future must not keep from being sent.
-            others_turn().await;
         }
         if turns.closes() {
             trailer.come(inbox.trailer()?);
