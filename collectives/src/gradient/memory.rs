@@ -18,7 +18,6 @@ use super::shown::{Shown, parts};
 use crate::layout::Layout;
 use crate::limits::CHUNK_BYTES;
 use crate::pages::InPlace;
-use crate::stores::Stores;
 
 /// Room for a part of a gradient that comes from elsewhere, at most [`LOWERED_BYTES`](crate::limits::LOWERED_BYTES). One that is dropped unwritten fails.
 #[derive(Debug)]
@@ -270,11 +269,6 @@ impl Writing<'_> {
     /// Bytes of the whole gradient.
     pub(super) fn bytes(&self) -> usize {
         self.memory.bytes()
-    }
-
-    /// How its bytes are stored.
-    pub(super) fn stores(&self) -> Stores {
-        Stores::of(self.bytes())
     }
 
     fn lend(&mut self, range: Range<usize>) -> &mut [u8] {

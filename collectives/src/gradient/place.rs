@@ -9,6 +9,7 @@ use super::memory::Writing;
 use super::writer::Written;
 use super::{Resident, WriteMode};
 use crate::layout::cut;
+use crate::stores::Stores;
 
 /// Where a tensor goes that a [`GradientWriter`](super::GradientWriter) has claimed: it is either written to a [`Resident`] and [kept](Self::keep) there, or
 /// [written here](Self::write_next), from its first byte to its last. If neither is done it is [not written](super::GradientError::NotWritten).
@@ -146,7 +147,7 @@ impl<'w, 'a> TensorPlace<'w, 'a> {
         assert!(fits, "{} bytes are left of a tensor", self.bytes.end - start);
         assert!(!self.writing.elsewhere().has(&self.bytes), "a tensor lies in one place");
         self.writing.write_here();
-        let stores = self.writing.stores();
+        let stores = Stores::of(self.gradient_bytes());
         for part in cut(start..end) {
             let values = &bytes[part.start - start..part.end - start];
             self.writing

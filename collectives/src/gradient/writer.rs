@@ -79,7 +79,7 @@ impl<'a> GradientWriter<'a> {
     pub fn fill_f32(&mut self, tensor: usize, fill: impl FnOnce(&mut [f32])) -> Result<(), GradientError> {
         let elements = self.layout.tensors().get(tensor).and_then(TensorSpec::elements).unwrap_or(0);
         let at = self.claim(tensor, Dtype::F32, elements)?;
-        let (mode, stores) = (self.mode, self.writing.stores());
+        let (mode, stores) = (self.mode, Stores::of(self.layout.bytes()));
         self.writing.write(at, |bytes| {
             let own = mode == WriteMode::Store && cfg!(target_endian = "little");
             if own && let Ok(values) = bytemuck::try_cast_slice_mut::<u8, f32>(bytes) {
@@ -272,7 +272,7 @@ impl<'a> GradientWriter<'a> {
 
     /// Writes `values` to `at` chunk by chunk, in the order in which chunks travel, so that each can be read while the next is written.
     pub(super) fn put<T>(&mut self, at: Range<usize>, mut values: &[T], put: impl Fn(WriteMode, Stores, &mut [u8], &[T])) {
-        let (mode, stores) = (self.mode, self.writing.stores());
+        let (mode, stores) = (self.mode, Stores::of(self.layout.bytes()));
         for part in cut(at).rev() {
             let (later, now) = values.split_at(values.len() - part.len() / size_of::<T>());
             self.writing.write(part, |bytes| put(mode, stores, bytes, now));

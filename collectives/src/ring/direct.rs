@@ -19,9 +19,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard};
-use std::task::Poll;
 
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{Adding, Brought, DirectPart, HopId, Owner};
@@ -29,6 +27,7 @@ use sardana_protocol::words::ShardRange;
 
 use super::inbox::{Contribution, Inbox, Piece, own};
 use super::passage::{Chunk, Incoming, Outgoing, Passage, Term, Terms, own_terms};
+use super::yielding::yield_to_others;
 use super::{CompletedSum, PlanLinks, RingError};
 use crate::borrowed::Borrowed;
 use crate::coming::Coming;
@@ -232,7 +231,7 @@ impl Here {
         for index in turns.own(passage.layout()) {
             if !std::mem::take(&mut is_first) {
                 // Other owners wait for this rank's gradients, which this future must not keep from being sent.
-                others_turn().await;
+                yield_to_others().await;
             }
             if self.at_once {
                 self.add_at_once(passage, pieces, room, index).await?;
@@ -271,7 +270,7 @@ impl Here {
                 gradients.push(Term::Received(gradient));
             }
         }
-        room.fill(index, |out| passage.sum(index, out, &mut gradients));
+        room.fill(index, |out| passage.finish(index, out, &mut gradients));
         Ok(())
     }
 
@@ -297,19 +296,6 @@ impl Here {
         }
         Ok(())
     }
-}
-
-/// Lets the other futures of this task go on before this one does.
-async fn others_turn() {
-    let mut was_given = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut was_given, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// Sends the chunks of the owner that this rank is as they are finished, and the trailer after them if it closes.
@@ -394,9 +380,7 @@ async fn bring(
     if Brought::gradients(run) == 1 && own.len() > 1 {
         let mut terms = own_terms(passage, own, index).await?;
         return to
-            .pass(passage, Chunk::running(index), |out| {
-                passage.sum(index, &mut Destination::cached(out), &mut terms);
-            })
+            .pass(passage, Chunk::running(index), |out| passage.sum(index, out, &mut terms))
             .await;
     }
     for piece in own {

@@ -25,7 +25,6 @@ use crate::links::frame::PlanSlot;
 use crate::links::{LinkSender, Payload};
 use crate::moves::{RingMove, RingPlace};
 use crate::runs::Runs;
-use crate::stores::Destination;
 
 /// One rank's part of a ring plan, with its links.
 #[derive(Debug)]
@@ -208,7 +207,7 @@ fn sum(passage: Passage<'_>, index: u32, out: &mut [u8], terms: &mut [impl Runs]
     if terms.is_empty() {
         out.fill(0);
     } else {
-        passage.sum(index, &mut Destination::cached(out), terms);
+        passage.sum(index, out, terms);
     }
 }
 

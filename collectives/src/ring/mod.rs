@@ -20,6 +20,7 @@ mod ordered;
 mod passage;
 mod telling;
 mod through;
+mod yielding;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -26,7 +26,6 @@ use crate::gradient::{Filling, GradientView, Resident, Sum};
 use crate::links::frame::PlanSlot;
 use crate::links::{LinkSender, Payload, Received};
 use crate::runs::Runs;
-use crate::stores::Destination;
 
 /// One rank's part of an ordered plan, with its links.
 #[derive(Debug)]
@@ -199,11 +198,10 @@ impl Goes<'_, '_> {
         match self {
             Self::On(to) => {
                 let chunk = Chunk::running(index);
-                let sum = |out: &mut [u8]| passage.sum(index, &mut Destination::cached(out), terms);
-                to.pass(passage, chunk, sum).await
+                to.pass(passage, chunk, |out| passage.sum(index, out, terms)).await
             }
             Self::Here(filling) => {
-                filling.fill(index, |out| passage.sum(index, out, terms));
+                filling.fill(index, |out| passage.finish(index, out, terms));
                 Ok(())
             }
         }

@@ -147,7 +147,12 @@ impl Passage<'_> {
     }
 
     /// Writes the sum of these terms, which are what chunk `index` holds in each.
-    pub(super) fn sum(&self, index: u32, out: &mut Destination<'_>, terms: &mut [impl Runs]) {
+    pub(super) fn sum(&self, index: u32, out: &mut [u8], terms: &mut [impl Runs]) {
+        reduce::sum_into(self.layout(), self.layout().chunk(index), out, terms);
+    }
+
+    /// The same, to where a finished sum goes.
+    pub(super) fn finish(&self, index: u32, out: &mut Destination<'_>, terms: &mut [impl Runs]) {
         reduce::sum_to(self.layout(), self.layout().chunk(index), out, terms);
     }
 
