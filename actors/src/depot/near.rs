@@ -8,6 +8,7 @@ use std::path::Path;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::BytesMut;
 use futures_util::future::join_all;
 use sardana_net::environment::Environment;
 use sardana_protocol::checkpoint::placement::ranked;
@@ -21,7 +22,6 @@ use super::client::{Depots, Reach};
 use super::error::DepotError;
 use super::limits::{LIST_BYTES, NEAR_BYTES, REQUEST_BYTES, ROUND_PIECES};
 use super::talk::{Answer, Request};
-use crate::room::Room;
 
 /// Where a piece is, on this host.
 #[derive(Debug, Clone)]
@@ -135,16 +135,16 @@ impl Depots {
         &self,
         nearby: Nearby,
         pieces: Vec<(PieceHash, Range<usize>)>,
-        mut room: Room,
+        mut room: BytesMut,
         moved: impl Fn(usize) + Send,
-    ) -> Option<(Room, Vec<usize>)> {
+    ) -> Option<(BytesMut, Vec<usize>)> {
         let bytes_each = pieces.last().map_or(0, |(_, range)| range.end / pieces.len());
         let given_up = GivenUp::default();
         let progress = Arc::clone(&given_up.0);
         let reading = self.environment.own_thread(move || {
             let mut lacking = Vec::new();
             let mut wanted = Vec::new();
-            let (mut rest, mut at) = (room.bytes(), 0);
+            let (mut rest, mut at) = (&mut room[..], 0);
             for (index, (piece, range)) in pieces.iter().enumerate() {
                 let (bytes, later) = rest.split_at_mut(range.end.saturating_sub(at).min(rest.len()));
                 (rest, at) = (later, range.end);

@@ -1,12 +1,13 @@
 //! What a group's worker keeps for others: nothing. What its program has it passes on by operations of the group.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{StateHash, StatePieces};
 use sardana_protocol::words::Step;
 
 use crate::peers::{Keeper, OutgoingShare, OutgoingSum};
+use crate::room;
 
 /// Keeps nothing.
 #[derive(Debug)]
@@ -35,6 +36,10 @@ impl Keeper for Nothing {
 
     fn hash(&self, pieces: &StatePieces, share: Share, bytes: &[u8]) -> StateHash {
         pieces.hash_of(share, bytes)
+    }
+
+    fn state_room(&self, bytes: usize) -> BytesMut {
+        room::zeros(bytes)
     }
 
     fn moved(&self, _: usize) {}

@@ -12,7 +12,6 @@ use tokio::task::JoinSet;
 
 use super::Peers;
 use super::fetch::{FetchError, FollowedSum, check_hash, ending};
-use crate::room;
 use crate::watched::Watched;
 
 /// Why a snapshot could not be copied, or a sum not be had. The coordinator is told, and the joiner begins anew.
@@ -79,7 +78,7 @@ impl Peers {
         let snapshot = holders.read(Clone::clone);
         check(&snapshot)?;
         let of = u32::try_from(snapshot.shares.len()).unwrap_or(u32::MAX);
-        let mut rest = room::zeros(self.pieces.bytes());
+        let mut rest = self.state_room();
         let mut copying = JoinSet::new();
         for (index, &expected) in (0..of).zip(&snapshot.shares) {
             let share = Share { index, of };

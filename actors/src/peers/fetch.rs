@@ -236,11 +236,11 @@ impl Peers {
     /// # Errors
     /// See [`FetchError`].
     pub async fn fetch_state(self: &Arc<Self>, donor: MemberAddress, step: Step) -> Result<Bytes, FetchError> {
-        let mut data = vec![0; self.pieces.bytes()];
+        let mut data = self.state_room();
         let hash = self.fetch_share(donor, step, Share::WHOLE, &mut data).await?;
         let (found, data) = self.hashed(Share::WHOLE, data).await.ok_or_else(|| ending(donor.worker))?;
         check_hash(donor.worker, hash, found)?;
-        Ok(data.into())
+        Ok(data.freeze())
     }
 
     /// A share with its hash. None if this process ends.

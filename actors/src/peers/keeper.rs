@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::snapshot::Share;
@@ -29,6 +29,9 @@ pub trait Keeper: Debug + Send + Sync {
     /// The hash of a share that has these bytes, which count as moved as they are hashed. Takes a while: not for a thread that others
     /// wait for.
     fn hash(&self, pieces: &StatePieces, share: Share, bytes: &[u8]) -> StateHash;
+
+    /// Memory for a whole state of so many bytes, with anything in it.
+    fn state_room(&self, bytes: usize) -> BytesMut;
 
     /// So many more bytes of a state have come or were hashed: the worker is at work.
     fn moved(&self, bytes: usize);

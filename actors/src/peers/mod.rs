@@ -26,6 +26,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::BytesMut;
 use quinn::{Connection, Endpoint};
 use sardana_net::environment::Environment;
 use sardana_net::quic::limits::{CONNECT_DEADLINE, CONNECTIONS_OF_PEER, UNNAMED, UNNAMED_DEADLINE};
@@ -196,6 +197,11 @@ impl Peers {
     /// So many more bytes of a state are here: see [`Keeper::moved`].
     pub(crate) fn moved(&self, bytes: usize) {
         self.keeper.moved(bytes);
+    }
+
+    /// Memory for a whole state, with anything in it.
+    pub(crate) fn state_room(&self) -> BytesMut {
+        self.keeper.state_room(self.pieces.bytes())
     }
 
     #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The step driver as the keeper of what other workers may fetch.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use sardana_protocol::member::Member;
 use sardana_protocol::messages::Trailer;
@@ -40,6 +40,10 @@ impl Keeper for StepDriver {
     fn hash(&self, pieces: &StatePieces, share: Share, bytes: &[u8]) -> StateHash {
         let names = names_watched(pieces, share, bytes, |hashed| Self::moved(self, hashed));
         share_hash(bytes.len() as u64, &names)
+    }
+
+    fn state_room(&self, bytes: usize) -> BytesMut {
+        Self::state_room(self, bytes)
     }
 
     fn moved(&self, bytes: usize) {

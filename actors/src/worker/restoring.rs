@@ -17,7 +17,6 @@ use super::give_back::given_back_aside;
 use crate::depot::{Depots, is_here};
 use crate::fault::{self, Point};
 use crate::peers::{FetchError, Peers, PutError, Reading};
-use crate::room::{self, Room};
 
 /// Pieces that are compared with their hashes at once, while the next ones come.
 const BATCH_PIECES: usize = 8;
@@ -98,8 +97,6 @@ impl Reader {
         if nearby.count() < names.len() {
             return None;
         }
-        let room = Room::new(self.pieces.bytes());
-        let room = room.map_err(|error| tracing::debug!(%error, "there is no memory for the whole state at once"));
         let ranges: Vec<Range<usize>> = self.pieces.pieces_in(Share::WHOLE).collect();
         let pieces = names.iter().copied().zip(ranges.iter().cloned()).collect();
         if let Some(own) = own {
@@ -107,7 +104,7 @@ impl Reader {
             self.peers.begin_lending(loading.generation, reading);
         }
         let moved = |bytes| self.peers.moved(bytes);
-        let (mut room, lacking) = self.depots.read_into(nearby, pieces, room.ok()?, moved).await?;
+        let (mut room, lacking) = self.depots.read_into(nearby, pieces, self.peers.state_room(), moved).await?;
         if lacking.len() > BATCH_PIECES {
             // The files are not there for this process: all share the work then.
             return None;
@@ -115,7 +112,7 @@ impl Reader {
         let rest: Vec<PieceHash> = lacking.iter().map(|&index| names[index]).collect();
         let mut fit = true;
         let each = |number: usize, bytes: &[u8]| {
-            let place = &mut room.bytes()[ranges[lacking[number]].clone()];
+            let place = &mut room[ranges[lacking[number]].clone()];
             fit &= place.len() == bytes.len();
             if place.len() == bytes.len() {
                 place.copy_from_slice(bytes);
@@ -124,12 +121,12 @@ impl Reader {
         // What is damaged there is elsewhere as well, or was moved.
         self.depots.read_pieces(&loading.restore.depots, &rest, each).await.ok()?;
         fault::reached(Point::RestoredShare, loading.restore.key.step);
-        fit.then(|| room.filled())
+        fit.then(|| room.freeze())
     }
 
     /// The whole state: what this worker reads from depots, and what the other readers do.
     async fn read_from_all(&self, loading: &Arc<Loading>, rank: Rank, own: Option<Share>) -> Result<Bytes, String> {
-        let mut rest = room::zeros(self.pieces.bytes());
+        let mut rest = self.peers.state_room();
         let mut others: JoinSet<Result<(u32, BytesMut), String>> = JoinSet::new();
         for (share, reader) in loading.restore.shares() {
             let part = rest.split_to(self.pieces.bytes_of(share).len());

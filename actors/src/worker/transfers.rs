@@ -192,7 +192,7 @@ impl Transfers {
     pub(super) fn make_room(&self, shares: Vec<Share>) {
         let (driver, pieces, peers) = (Arc::clone(&self.driver), Arc::clone(&self.pieces), Arc::clone(&self.peers));
         let make = move || {
-            let room = shares.iter().map(|&share| touched(pieces.bytes_of(share).len()));
+            let room = shares.iter().map(|&share| room::touched(pieces.bytes_of(share).len()));
             driver.room_made(room.collect());
         };
         tokio::spawn(async move { peers.environment().blocking(make).await });
@@ -235,15 +235,6 @@ async fn come(mut copies: oneshot::Receiver<Vec<Bytes>>, moved: &Moved, sign: im
             sign();
         }
     }
-}
-
-/// An empty buffer whose memory is there already: the system finds a page only when it is first written to, which takes longer
-/// than to copy into it.
-fn touched(bytes: usize) -> Vec<u8> {
-    let mut room = room::empty(bytes);
-    room.resize(bytes, 1);
-    room.clear();
-    room
 }
 
 fn copied(snapshot: SnapshotId, copied: Result<Bytes, CopyError>, shares: Vec<StateHash>) -> Result<Arrival, String> {

@@ -20,6 +20,7 @@ pub(crate) mod toys;
 
 use std::sync::Arc;
 
+pub(crate) use probe::probe_in_room;
 pub use probe::{Probe, ProbeError, probe};
 pub use sardana_collectives::gradient::{GradientBuffer, GradientError, GradientWriter, Mean, Sum, WriteMode};
 pub use sardana_collectives::layout::{Layout, LayoutError};

@@ -132,6 +132,11 @@ pub enum ProbeError {
 /// # Errors
 /// When the model fails or breaks a promise; it may then be in any state: drop it.
 pub fn probe(model: &mut dyn Trainable, sampler: &Sampler) -> Result<Probe, ProbeError> {
+    probe_in_room(model, sampler).map(|(probe, _)| probe)
+}
+
+/// The same, with the memory that a copy of the state was in: another state may lie there.
+pub(crate) fn probe_in_room(model: &mut dyn Trainable, sampler: &Sampler) -> Result<(Probe, BytesMut), ProbeError> {
     let layout = Layout::new(model.gradients(), model.auxiliary().len())?;
     let shard = sampler.shard(Step::ZERO, 0);
     let start = Start::of(model)?;
@@ -174,10 +179,8 @@ pub fn probe(model: &mut dyn Trainable, sampler: &Sampler) -> Result<Probe, Prob
         return Err(other_after(model, after, again)?);
     }
     start.bring_back(model)?;
-    Ok(Probe {
-        state_zero: start.hash,
-        after,
-    })
+    let state_zero = start.hash;
+    Ok((Probe { state_zero, after }, start.saved))
 }
 
 /// Why the same update gave `after` at first, as the model shares it, and then `again`, as it shows it.

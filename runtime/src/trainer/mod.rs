@@ -11,7 +11,7 @@ use std::mem::take;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use sardana_actors::fault::{self, Point};
 use sardana_actors::worker::{StepDriver, Task};
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
@@ -29,7 +29,7 @@ use crate::copies::Copies;
 use crate::data::{Coming, Sampler, Shard};
 use crate::fingerprint;
 use crate::model::{
-    Layout, ModelError, StateHash, StatePieces, Trainable, copy_shares, describe, pieces, probe, restore_watched,
+    Layout, ModelError, StateHash, StatePieces, Trainable, copy_shares, describe, pieces, probe_in_room, restore_watched,
     share_hashes_watched, state_hash, tensors_hash,
 };
 
@@ -41,6 +41,8 @@ pub(crate) struct Prepared<M> {
     pub(crate) sampler: Sampler,
     pub(crate) layout: Arc<Layout>,
     pub(crate) facts: Facts,
+    /// Memory that a state was copied to, for the next one that comes.
+    pub(crate) spare: BytesMut,
 }
 
 /// What others need to know of a model.
@@ -69,7 +71,7 @@ pub(crate) fn prepare<M: Trainable>(
     if let (Some(summation), Order::Exact) = (&summation, spec.order) {
         return Err(TrainingError::Summation(summation.name()));
     }
-    let probe = probe(&mut model, &sampler).map_err(Box::new)?;
+    let (probe, spare) = probe_in_room(&mut model, &sampler).map_err(Box::new)?;
     let layout = Arc::new(Layout::new(model.gradients(), model.auxiliary().len())?);
     let settings = StateHash::of(settings(&model.describe(), summation.as_deref()).as_bytes());
     let fingerprint = fingerprint::of_this_process([tensors_hash(&model)?, settings, probe.after], &model.device())
@@ -92,6 +94,7 @@ pub(crate) fn prepare<M: Trainable>(
         sampler,
         layout,
         facts,
+        spare,
     })
 }
 
@@ -142,6 +145,7 @@ impl<'a, M: Trainable> Training<'a, M> {
         if prepared.model.share().is_some() {
             driver.copies_beside();
         }
+        driver.keep_spare(take(&mut prepared.spare));
         Self {
             prepared,
             driver,
@@ -167,6 +171,7 @@ impl<'a, M: Trainable> Training<'a, M> {
             sampler,
             layout,
             facts,
+            spare: _,
         } = &mut **prepared;
         match task {
             Task::Gradient {
@@ -324,7 +329,7 @@ fn apply<M: Trainable>(model: &mut M, sampler: &Sampler, layout: &Layout, sum: &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::toys::{Fault, Line};
+    use crate::model::toys::{Fault, Line, line_spec};
     use crate::model::{restore, save, share_hashes};
 
     #[test]
@@ -356,5 +361,17 @@ mod tests {
         );
         // What was not copied from a snapshot has no such hashes.
         check_loaded(&forgets, &pieces, step, &[], |_| ()).unwrap();
+    }
+
+    #[test]
+    fn the_memory_that_the_probe_copied_the_state_to_is_for_the_state_that_comes() {
+        let spec = line_spec(1);
+        let mut prepared = prepare(&spec, |_| Ok(Line::default())).unwrap();
+        let (bytes, place) = (prepared.spare.len(), prepared.spare.as_ptr());
+        assert_eq!(bytes, prepared.facts.pieces.bytes());
+        let (driver, _outbox) = StepDriver::new(&spec, Arc::clone(&prepared.layout), None);
+        drop(Training::begin(&mut prepared, &driver, Copies::on_threads()));
+        assert!(prepared.spare.is_empty(), "it is given away");
+        assert_eq!(driver.state_room(bytes).as_ptr(), place);
     }
 }

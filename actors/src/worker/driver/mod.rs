@@ -14,6 +14,7 @@ mod meter;
 mod moved;
 mod outbox;
 mod present_ring;
+mod spare;
 #[cfg(test)]
 mod tests;
 

@@ -3,6 +3,7 @@
 mod far;
 mod helping;
 mod keeping;
+mod spare;
 mod switching;
 
 use std::collections::BTreeSet;
