@@ -12,6 +12,7 @@ use sardana_protocol::codec::{self, LARGEST_LIMIT};
 use sardana_protocol::job::{EarlierIdentity, JobIdentity, UncompressedIdentity};
 use sardana_protocol::limits::{DESCRIPTION_PIECES, MAX_DEPOTS, MAX_PIECES, MAX_TENSORS, PIECE_BYTES, TENSOR_BYTES};
 use sardana_protocol::snapshot::SnapshotId;
+use sardana_protocol::state::TensorSpec;
 use sardana_protocol::words::JobId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -260,7 +261,7 @@ pub fn stored(manifest: &Manifest, bytes: Vec<u8>, depot: DepotId) -> store::Man
 ///
 /// # Errors
 /// When the tensors have too many or too long names.
-pub fn encode_description(description: &Description) -> Result<Vec<u8>, ManifestError> {
+pub fn encode_description(description: &[TensorSpec]) -> Result<Vec<u8>, ManifestError> {
     codec::encode(description, DESCRIPTION_BYTES).map_err(senseless)
 }
 

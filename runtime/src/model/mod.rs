@@ -20,8 +20,8 @@ pub(crate) mod toys;
 
 use std::sync::Arc;
 
-pub(crate) use probe::probe_in_room;
 pub use probe::{Probe, ProbeError, probe};
+pub(crate) use probe::{Probed, probe_closely};
 pub use sardana_collectives::gradient::{GradientBuffer, GradientError, GradientWriter, Mean, Sum, WriteMode};
 pub use sardana_collectives::layout::{Layout, LayoutError};
 pub use sardana_collectives::summation::Summation;
@@ -29,8 +29,9 @@ pub use sardana_protocol::memory::DeviceMemory;
 pub use sardana_protocol::snapshot::Share;
 pub use sardana_protocol::state::{Dtype, StateHash, StatePieces, TensorSpec};
 pub use sardana_protocol::words::Step;
-pub(crate) use saved::{copy_shared, restore_watched, share_hashes_watched};
+pub(crate) use saved::{copy_shared, describe_specs, pieces_of, restore_watched, share_hashes_watched};
 pub use saved::{copy_shares, describe, pieces, restore, save, share_hashes};
+pub(crate) use state::tensors_hash_of;
 pub use state::{StateError, state_hash, tensors_hash};
 
 use crate::data::{Coming, Shard};

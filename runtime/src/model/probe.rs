@@ -10,8 +10,8 @@ use sardana_protocol::state::{StateHash, TensorSpec};
 use sardana_protocol::words::Step;
 
 use super::difference::Difference;
-use super::saved::{restore, save};
-use super::state::{StateError, Take, shared_checked, shared_hash, state_hash, state_specs, visit_checked};
+use super::saved::{restore_as, save_as};
+use super::state::{StateError, Take, saved_hash, shared_checked, shared_hash, state_hash, state_specs, visit_checked};
 use super::threads::are_equal;
 use super::{ModelError, SharedState, Trainable};
 use crate::data::{Sampler, Shard};
@@ -132,11 +132,20 @@ pub enum ProbeError {
 /// # Errors
 /// When the model fails or breaks a promise; it may then be in any state: drop it.
 pub fn probe(model: &mut dyn Trainable, sampler: &Sampler) -> Result<Probe, ProbeError> {
-    probe_in_room(model, sampler).map(|(probe, _)| probe)
+    probe_closely(model, sampler).map(|probed| probed.probe)
 }
 
-/// The same, with the memory that a copy of the state was in: another state may lie there.
-pub(crate) fn probe_in_room(model: &mut dyn Trainable, sampler: &Sampler) -> Result<(Probe, BytesMut), ProbeError> {
+/// What a probe found, and what it has come to know by the way.
+pub(crate) struct Probed {
+    pub(crate) probe: Probe,
+    /// The state's tensors. To be shown them once more may take long: where a state lies on a device, all of it is copied for that.
+    pub(crate) specs: Vec<TensorSpec>,
+    /// The memory that a copy of the state was in: another state may lie there.
+    pub(crate) spare: BytesMut,
+}
+
+/// The same as [`probe`].
+pub(crate) fn probe_closely(model: &mut dyn Trainable, sampler: &Sampler) -> Result<Probed, ProbeError> {
     let layout = Layout::new(model.gradients(), model.auxiliary().len())?;
     let shard = sampler.shard(Step::ZERO, 0);
     let start = Start::of(model)?;
@@ -180,7 +189,12 @@ pub(crate) fn probe_in_room(model: &mut dyn Trainable, sampler: &Sampler) -> Res
     }
     start.bring_back(model)?;
     let state_zero = start.hash;
-    Ok((Probe { state_zero, after }, start.saved))
+    let Start { specs, saved, .. } = start;
+    Ok(Probed {
+        probe: Probe { state_zero, after },
+        specs,
+        spare: saved,
+    })
 }
 
 /// Why the same update gave `after` at first, as the model shares it, and then `again`, as it shows it.
@@ -207,8 +221,9 @@ struct Start {
 
 impl Start {
     fn of(model: &dyn Trainable) -> Result<Self, StateError> {
-        let (saved, specs) = (save(model)?, state_specs(model)?);
-        let hash = state_hash(model, Step::ZERO)?;
+        let specs = state_specs(model)?;
+        let saved = save_as(model, &specs)?;
+        let hash = saved_hash(&specs, &saved, Step::ZERO);
         Ok(Self { hash, specs, saved })
     }
 
@@ -235,7 +250,7 @@ impl Start {
     }
 
     fn bring_back(&self, model: &mut dyn Trainable) -> Result<(), ProbeError> {
-        restore(model, &self.saved)?;
+        restore_as(model, &self.specs, &self.saved, |_| ())?;
         if self.is_shown_by(&|take| visit_checked(model, take))? {
             return Ok(());
         }

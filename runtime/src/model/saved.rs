@@ -12,7 +12,7 @@ use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{ShareHasher, StateHash, StatePieces, TensorSpec};
 use sardana_storage::manifest::encode_description;
 
-use super::state::{StateError, Take, shared_checked, visit_checked};
+use super::state::{StateError, Take, shared_checked, state_specs, visit_checked};
 use super::{SharedState, Trainable, threads};
 
 /// How the model's state is cut into pieces.
@@ -20,9 +20,17 @@ use super::{SharedState, Trainable, threads};
 /// # Errors
 /// When the model cannot show its state, or shows something that is none.
 pub fn pieces(model: &dyn Trainable) -> Result<StatePieces, StateError> {
-    let mut lengths = Vec::new();
-    visit_checked(model, &mut |_, bytes| lengths.push(bytes.len()))?;
-    Ok(StatePieces::new(lengths))
+    Ok(pieces_of(&state_specs(model)?))
+}
+
+/// The same of a state whose tensors are known.
+pub(crate) fn pieces_of(specs: &[TensorSpec]) -> StatePieces {
+    StatePieces::new(specs.iter().map(length).collect::<Vec<_>>())
+}
+
+/// Of a tensor that was shown, its bytes were as many.
+fn length(spec: &TensorSpec) -> usize {
+    spec.bytes().unwrap_or_default()
 }
 
 /// The names, dtypes and shapes of the model's state, as checkpoints keep them.
@@ -30,9 +38,12 @@ pub fn pieces(model: &dyn Trainable) -> Result<StatePieces, StateError> {
 /// # Errors
 /// When the model cannot show its state, or shows something that is none, or has too many or too long names.
 pub fn describe(model: &dyn Trainable) -> Result<Bytes, StateError> {
-    let mut specs = Vec::new();
-    visit_checked(model, &mut |spec, _| specs.push(spec.clone()))?;
-    let described = encode_description(&specs).map_err(|error| StateError::Model {
+    describe_specs(&state_specs(model)?)
+}
+
+/// The same of a state whose tensors are known.
+pub(crate) fn describe_specs(specs: &[TensorSpec]) -> Result<Bytes, StateError> {
+    let described = encode_description(specs).map_err(|error| StateError::Model {
         operation: "visit",
         source: error.into(),
     })?;
@@ -44,7 +55,12 @@ pub fn describe(model: &dyn Trainable) -> Result<Bytes, StateError> {
 /// # Errors
 /// When the model cannot show its state, or shows something that is none.
 pub fn save(model: &dyn Trainable) -> Result<BytesMut, StateError> {
-    let expected = pieces(model)?.bytes();
+    save_as(model, &state_specs(model)?)
+}
+
+/// The same of a state whose tensors are known.
+pub(super) fn save_as(model: &dyn Trainable, specs: &[TensorSpec]) -> Result<BytesMut, StateError> {
+    let expected = specs.iter().map(length).sum();
     let (mut saved, mut found) = (room::zeros(expected), 0);
     visit_checked(model, &mut |_, bytes| {
         if let Some(room) = saved.get_mut(found..found + bytes.len()) {
@@ -158,17 +174,26 @@ pub fn restore(model: &mut dyn Trainable, saved: &[u8]) -> Result<(), StateError
 
 /// The same. `loaded` is told how many bytes more are loaded.
 pub(crate) fn restore_watched(model: &mut dyn Trainable, saved: &[u8], loaded: impl Fn(usize)) -> Result<(), StateError> {
-    let mut tensors: Vec<(TensorSpec, usize)> = Vec::new();
-    visit_checked(model, &mut |spec, bytes| tensors.push((spec.clone(), bytes.len())))?;
-    check_length(tensors.iter().map(|(_, bytes)| bytes).sum(), saved.len())?;
+    let specs = state_specs(model)?;
+    restore_as(model, &specs, saved, loaded)
+}
+
+/// The same where the model's state is known to have these tensors.
+pub(super) fn restore_as(
+    model: &mut dyn Trainable,
+    specs: &[TensorSpec],
+    saved: &[u8],
+    loaded: impl Fn(usize),
+) -> Result<(), StateError> {
+    check_length(specs.iter().map(length).sum(), saved.len())?;
     let mut rest = saved;
-    for (spec, length) in &tensors {
-        let (bytes, after) = rest.split_at(*length);
+    for spec in specs {
+        let (bytes, after) = rest.split_at(length(spec));
         model.load(spec, bytes).map_err(|source| StateError::Model {
             operation: "load",
             source,
         })?;
-        loaded(*length);
+        loaded(bytes.len());
         rest = after;
     }
     Ok(())

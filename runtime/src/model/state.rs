@@ -94,12 +94,28 @@ pub(super) fn shared_hash(shared: &dyn SharedState, step: Step) -> Result<StateH
     Ok(hasher.finish())
 }
 
+/// The same of a state that was saved, and has these tensors.
+pub(super) fn saved_hash(specs: &[TensorSpec], saved: &[u8], step: Step) -> StateHash {
+    let (mut hasher, mut rest) = (StateHasher::new(step), saved);
+    for spec in specs {
+        let (bytes, after) = rest.split_at(spec.bytes().unwrap_or_default().min(rest.len()));
+        hasher.pieces(spec, bytes.len(), &hashes(bytes));
+        rest = after;
+    }
+    hasher.finish()
+}
+
 /// The hash over names, dtypes and shapes of the gradient's and the state's tensors and the names of the auxiliary sums. Equal
 /// hashes mean that two models can take part in one sum.
 ///
 /// # Errors
 /// As [`state_hash`].
 pub fn tensors_hash(model: &dyn Trainable) -> Result<StateHash, StateError> {
+    tensors_hash_of(model, &state_specs(model)?)
+}
+
+/// The same of a model whose state is known to have these tensors.
+pub(crate) fn tensors_hash_of(model: &dyn Trainable, specs: &[TensorSpec]) -> Result<StateHash, StateError> {
     let mut hasher = StateHasher::new(Step::ZERO);
     let mut list = |heading: &str, specs: &[TensorSpec]| {
         // A heading that tells how many follow: no two different pairs of lists read the same.
@@ -110,7 +126,7 @@ pub fn tensors_hash(model: &dyn Trainable) -> Result<StateHash, StateError> {
     let mut names = Names::default();
     gradients.iter().try_for_each(|spec| names.admit(spec))?;
     list("gradient", &gradients);
-    list("state", &state_specs(model)?);
+    list("state", specs);
     let sums: Vec<_> = model
         .auxiliary()
         .into_iter()

@@ -62,6 +62,8 @@ pub(crate) struct Line {
     pub(crate) fault: Fault,
     /// How many gradients were taken; only faulty lines look at it.
     pub(crate) taken: Cell<u32>,
+    /// How often its state was shown.
+    pub(crate) shown: Cell<u32>,
     /// The parameters as of the last update; only faulty lines look at it.
     pub(crate) copy: [f64; 2],
     /// The parameters where others see them change; only faulty lines look at it.
@@ -152,6 +154,7 @@ impl Trainable for Line {
     }
 
     fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError> {
+        self.shown.update(|shown| shown + 1);
         let mut w = self.w;
         if self.fault == Fault::GradientMovesState {
             w[0] += f64::from(self.taken.get());

@@ -29,8 +29,8 @@ use crate::copies::Copies;
 use crate::data::{Coming, Sampler, Shard};
 use crate::fingerprint;
 use crate::model::{
-    Layout, ModelError, StateHash, StatePieces, Trainable, copy_shares, describe, pieces, probe_in_room, restore_watched,
-    share_hashes_watched, state_hash, tensors_hash,
+    Layout, ModelError, Probed, StateHash, StatePieces, Trainable, copy_shares, describe_specs, pieces_of, probe_closely,
+    restore_watched, share_hashes_watched, state_hash, tensors_hash_of,
 };
 
 pub use error::TrainingError;
@@ -71,19 +71,20 @@ pub(crate) fn prepare<M: Trainable>(
     if let (Some(summation), Order::Exact) = (&summation, spec.order) {
         return Err(TrainingError::Summation(summation.name()));
     }
-    let (probe, spare) = probe_in_room(&mut model, &sampler).map_err(Box::new)?;
+    let Probed { probe, specs, spare } = probe_closely(&mut model, &sampler).map_err(Box::new)?;
     let layout = Arc::new(Layout::new(model.gradients(), model.auxiliary().len())?);
     let settings = StateHash::of(settings(&model.describe(), summation.as_deref()).as_bytes());
-    let fingerprint = fingerprint::of_this_process([tensors_hash(&model)?, settings, probe.after], &model.device())
-        .map_err(TrainingError::Program)?;
+    let fingerprint =
+        fingerprint::of_this_process([tensors_hash_of(&model, &specs)?, settings, probe.after], &model.device())
+            .map_err(TrainingError::Program)?;
     let facts = Facts {
         identity: JobIdentity {
             spec: spec.clone(),
             state_zero: probe.state_zero,
             fingerprint,
         },
-        pieces: Arc::new(pieces(&model)?),
-        description: describe(&model)?,
+        pieces: Arc::new(pieces_of(&specs)),
+        description: describe_specs(&specs)?,
         auxiliary: model.auxiliary(),
         will_hold_bytes: model.will_hold_bytes(),
         device_memory: model.device_memory(),
@@ -330,7 +331,7 @@ fn apply<M: Trainable>(model: &mut M, sampler: &Sampler, layout: &Layout, sum: &
 mod tests {
     use super::*;
     use crate::model::toys::{Fault, Line, line_spec};
-    use crate::model::{restore, save, share_hashes};
+    use crate::model::{pieces, restore, save, share_hashes};
 
     #[test]
     fn a_loaded_state_is_compared_share_by_share() {
@@ -361,6 +362,13 @@ mod tests {
         );
         // What was not copied from a snapshot has no such hashes.
         check_loaded(&forgets, &pieces, step, &[], |_| ()).unwrap();
+    }
+
+    #[test]
+    fn a_state_is_shown_no_oftener_than_promises_are_checked_by_it() {
+        let prepared = prepare(&line_spec(1), |_| Ok(Line::default())).unwrap();
+        // What it consists of, the copy, after the gradients, brought back, updated again, and brought back. It is shared as well.
+        assert_eq!(prepared.model.shown.get(), 6);
     }
 
     #[test]
