@@ -72,16 +72,31 @@ mod tests {
 
     #[test]
     fn empty_room_is_filled_without_more() {
-        for (length, make) in [0, 1, (2 << 20) - 1, (9 << 20) + 17]
-            .into_iter()
-            .flat_map(|length| [(length, empty as fn(usize) -> Vec<u8>), (length, touched)])
-        {
-            let mut room = make(length);
-            assert!(room.is_empty());
-            let (begin, capacity) = (room.as_ptr(), room.capacity());
-            room.resize(length, 7);
-            assert!(room.iter().all(|&byte| byte == 7));
-            assert_eq!((room.as_ptr(), room.capacity()), (begin, capacity));
+        for length in [0, 1, (2 << 20) - 1, (9 << 20) + 17] {
+            for mut room in [empty(length), touched(length)] {
+                assert!(room.is_empty());
+                let (begin, capacity) = (room.as_ptr(), room.capacity());
+                room.resize(length, 7);
+                assert!(room.iter().all(|&byte| byte == 7));
+                assert_eq!((room.as_ptr(), room.capacity()), (begin, capacity));
+            }
         }
+    }
+
+    /// Pages that the system has found for this thread so far, without a disk (proc(5): the tenth field).
+    #[cfg(target_os = "linux")]
+    fn pages_found() -> u64 {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        fields.split_whitespace().nth(7).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_pages_of_touched_room_are_there() {
+        let mut room = touched((9 << 20) + 17);
+        let before = pages_found();
+        room.resize(room.capacity(), 7);
+        assert!(pages_found() - before < 64, "its first two megabytes alone have 512");
     }
 }

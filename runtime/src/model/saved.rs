@@ -25,7 +25,7 @@ pub fn pieces(model: &dyn Trainable) -> Result<StatePieces, StateError> {
 
 /// The same of a state whose tensors are known.
 pub(crate) fn pieces_of(specs: &[TensorSpec]) -> StatePieces {
-    StatePieces::new(specs.iter().map(length).collect::<Vec<_>>())
+    StatePieces::new(specs.iter().map(length))
 }
 
 /// Of a tensor that was shown, its bytes were as many.

@@ -19,7 +19,6 @@ use super::copies::{Copies, Haste};
 use super::keeping::{HeldShare, Keeping, KeptSum};
 use super::meter::Meter;
 use super::outbox::{ActorCommand, Outbox};
-use super::spare::Spare;
 use super::{Arrival, SavedState, Task};
 use crate::fault::{self, Point};
 use crate::worker::TallyFile;
@@ -35,7 +34,6 @@ pub(super) struct Inner {
     /// The ring that a trailer will switch to.
     prepared: Option<mpsc::UnboundedSender<RingInput>>,
     pub(super) copies: Copies,
-    pub(super) spare: Spare,
     commands: mpsc::UnboundedSender<ActorCommand>,
     /// What is said to the coordinator.
     messages: mpsc::UnboundedSender<WorkerMessage>,
@@ -62,7 +60,6 @@ impl Inner {
             ring: None,
             prepared: None,
             copies: Copies::default(),
-            spare: Spare::default(),
             commands,
             messages,
             tally,
@@ -283,7 +280,7 @@ impl Inner {
                 self.tell_ring(RingInput::Begin { step, into });
             }
             Command::Offer { piece } => self.offer(piece),
-            Command::Retain { pieces } => self.retain(&pieces),
+            Command::Retain { pieces } => self.buffers.retain_for_step(&pieces),
             Command::SumAlone { pieces, trailer } => self.sum_alone(&pieces, trailer),
             Command::Accept { trailer } => {
                 let accepted = self.accepted.accept(payload.take(), trailer);
@@ -311,14 +308,6 @@ impl Inner {
                 self.command(ActorCommand::Save { save, held });
             }
             Command::Network(command) => self.hand_on(command),
-        }
-    }
-
-    /// A step of these pieces begins; none does if there is none.
-    fn retain(&mut self, pieces: &[ShardRange]) {
-        self.buffers.retain_for_step(pieces);
-        if !pieces.is_empty() {
-            self.spare.let_go();
         }
     }
 

@@ -25,13 +25,13 @@ impl Spare {
 impl StepDriver {
     /// Nothing uses this memory any more: the next state that comes is put there, if it is as long. Let go of when the worker's first step begins.
     pub fn keep_spare(&self, room: BytesMut) {
-        self.lock().spare = Spare(Some(room));
+        self.lock().buffers.spare = Spare(Some(room));
     }
 
     /// Memory for a whole state of so many bytes, with anything in it.
     #[must_use]
     pub fn state_room(&self, bytes: usize) -> BytesMut {
-        let spare = self.lock().spare.0.take_if(|spare| spare.len() == bytes);
+        let spare = self.lock().buffers.spare.0.take_if(|spare| spare.len() == bytes);
         spare.unwrap_or_else(|| room::zeros(bytes))
     }
 }

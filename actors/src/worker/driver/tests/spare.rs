@@ -38,9 +38,9 @@ fn a_state_of_another_length_is_not_put_there() {
 fn memory_is_let_go_of_when_a_step_begins_and_not_at_a_halt() {
     let (driver, _outbox, place) = waits();
     driver.execute(Command::Retain { pieces: vec![] });
-    assert!(driver.lock().spare.is_at(place), "a state may come");
+    assert!(driver.lock().buffers.spare.is_at(place), "a state may come");
     driver.execute(Command::Retain {
         pieces: vec![ShardRange::new(0, SHARDS)],
     });
-    assert!(!driver.lock().spare.is_at(place));
+    assert!(!driver.lock().buffers.spare.is_at(place));
 }
