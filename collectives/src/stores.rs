@@ -70,21 +70,6 @@ impl Stores {
         self.write(to, |to| to.put_next(to.left(), from));
     }
 
-    /// Appends `from`.
-    pub fn append(self, to: &mut Vec<u8>, from: &[u8]) {
-        if self == Self::Cached {
-            return to.extend_from_slice(from);
-        }
-        to.reserve(from.len());
-        let length = to.len();
-        let fence = Fence(self);
-        // SAFETY: there is room for as many behind those that it has, which nothing else has.
-        unsafe { store_past_caches(to.as_mut_ptr().add(length), from) };
-        drop(fence);
-        // SAFETY: these were written just now.
-        unsafe { to.set_len(length + from.len()) };
-    }
-
     /// Lets `write` write `memory`.
     pub(crate) fn write(self, memory: &mut [u8], write: impl FnOnce(&mut Destination<'_>)) {
         // Dropped after the destination, also by a panic: nothing reads the memory before what was written can be seen.
@@ -254,9 +239,6 @@ mod tests {
                     let mut next = vec![0; bytes];
                     stores.copy_next(&mut next, &mut &from[start..]);
                     assert!(next == from[start..start + bytes], "{stores:?}");
-                    let mut appended = from[..start].to_vec();
-                    stores.append(&mut appended, &from[start..start + bytes]);
-                    assert!(appended == from[..start + bytes], "{bytes} bytes behind {start}, {stores:?}");
                 }
             }
         }

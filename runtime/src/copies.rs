@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
+use sardana_actors::room::Room;
 use sardana_actors::worker::Moved;
 use sardana_net::environment::give_way;
 use tokio::sync::oneshot;
@@ -62,13 +63,13 @@ impl Copies {
         Self { on_threads, under_way }
     }
 
-    /// Lets these shares of a state be copied, which has these pieces, into `room` as far as there is any. `moved` counts what is copied.
+    /// Lets these shares of a state be copied, which has these pieces, into what `room` gives. `moved` counts what is copied.
     pub(crate) fn begin_shared(
         &mut self,
         shared: Box<dyn SharedState>,
         pieces: Arc<StatePieces>,
         shares: Vec<Share>,
-        room: Vec<Vec<u8>>,
+        room: impl FnOnce(usize) -> Room + Send + 'static,
         (moved, reply): (Moved, oneshot::Sender<Vec<Bytes>>),
     ) -> Result<(), CopyError> {
         let outlives_updates = shared.outlives_updates();

@@ -1,17 +1,19 @@
 //! What a group's worker keeps for others: nothing. What its program has it passes on by operations of the group.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{StateHash, StatePieces};
 use sardana_protocol::words::Step;
 
 use crate::peers::{Keeper, OutgoingShare, OutgoingSum};
-use crate::room;
+use crate::room::Spare;
 
 /// Keeps nothing.
-#[derive(Debug)]
-pub(super) struct Nothing;
+#[derive(Debug, Default)]
+pub(super) struct Nothing {
+    spare: Spare,
+}
 
 impl Keeper for Nothing {
     fn step(&self) -> Step {
@@ -38,8 +40,8 @@ impl Keeper for Nothing {
         pieces.hash_of(share, bytes)
     }
 
-    fn state_room(&self, bytes: usize) -> BytesMut {
-        room::zeros(bytes)
+    fn spare(&self) -> &Spare {
+        &self.spare
     }
 
     fn moved(&self, _: usize) {}

@@ -119,7 +119,7 @@ impl Shell {
     ) -> Result<Self, WorkerError> {
         let credentials = &config.credentials;
         let paths = (config.links, config.reach);
-        let (nothing, no_pieces) = (Arc::new(Nothing), Arc::new(StatePieces::new([])));
+        let (nothing, no_pieces) = (Arc::new(Nothing::default()), Arc::new(StatePieces::new([])));
         let peers = Peers::listen_on(environment.clone(), credentials, config.listen, paths, nothing, no_pieces)?;
         let listening = peers.local_address().map_err(|error| WorkerError::Broken {
             reason: error.to_string(),

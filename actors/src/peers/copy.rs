@@ -94,7 +94,7 @@ impl Peers {
         }
         let mut state = BytesMut::new();
         parts.into_iter().for_each(|part| state.unsplit(part));
-        Ok(state.freeze())
+        Ok(self.state_in(state))
     }
 
     async fn copy_share(

@@ -240,7 +240,7 @@ impl Peers {
         let hash = self.fetch_share(donor, step, Share::WHOLE, &mut data).await?;
         let (found, data) = self.hashed(Share::WHOLE, data).await.ok_or_else(|| ending(donor.worker))?;
         check_hash(donor.worker, hash, found)?;
-        Ok(data.freeze())
+        Ok(self.state_in(data))
     }
 
     /// A share with its hash. None if this process ends.

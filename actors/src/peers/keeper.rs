@@ -2,12 +2,14 @@
 
 use std::fmt::Debug;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{StateHash, StatePieces};
 use sardana_protocol::words::Step;
+
+use crate::room::Spare;
 
 /// Keeps a worker's state and sums.
 pub trait Keeper: Debug + Send + Sync {
@@ -30,8 +32,8 @@ pub trait Keeper: Debug + Send + Sync {
     /// wait for.
     fn hash(&self, pieces: &StatePieces, share: Share, bytes: &[u8]) -> StateHash;
 
-    /// Memory for a whole state of so many bytes, with anything in it.
-    fn state_room(&self, bytes: usize) -> BytesMut;
+    /// Memory for a state that comes.
+    fn spare(&self) -> &Spare;
 
     /// So many more bytes of a state have come or were hashed: the worker is at work.
     fn moved(&self, bytes: usize);

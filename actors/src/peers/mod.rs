@@ -26,7 +26,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use quinn::{Connection, Endpoint};
 use sardana_net::environment::Environment;
 use sardana_net::quic::limits::{CONNECT_DEADLINE, CONNECTIONS_OF_PEER, UNNAMED, UNNAMED_DEADLINE};
@@ -201,7 +201,12 @@ impl Peers {
 
     /// Memory for a whole state, with anything in it.
     pub(crate) fn state_room(&self) -> BytesMut {
-        self.keeper.state_room(self.pieces.bytes())
+        self.keeper.spare().whole(self.pieces.bytes())
+    }
+
+    /// A whole state that is in such memory, to be read.
+    pub(crate) fn state_in(&self, room: BytesMut) -> Bytes {
+        self.keeper.spare().lent(room)
     }
 
     #[cfg(test)]

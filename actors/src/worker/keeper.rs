@@ -1,6 +1,6 @@
 //! The step driver as the keeper of what other workers may fetch.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sardana_protocol::member::Member;
 use sardana_protocol::messages::Trailer;
@@ -11,6 +11,7 @@ use sardana_protocol::words::Step;
 use super::driver::names_watched;
 use super::{KeptSum, StepDriver};
 use crate::peers::{Keeper, OutgoingShare, OutgoingSum};
+use crate::room::Spare;
 
 impl Keeper for StepDriver {
     fn step(&self) -> Step {
@@ -42,8 +43,8 @@ impl Keeper for StepDriver {
         share_hash(bytes.len() as u64, &names)
     }
 
-    fn state_room(&self, bytes: usize) -> BytesMut {
-        Self::state_room(self, bytes)
+    fn spare(&self) -> &Spare {
+        Self::spare(self)
     }
 
     fn moved(&self, bytes: usize) {

@@ -7,7 +7,6 @@ mod actor;
 mod control;
 mod driver;
 mod executing;
-mod give_back;
 mod hashing;
 mod keeper;
 pub mod limits;

@@ -13,7 +13,6 @@ use sardana_protocol::words::{Generation, Rank, WorkerId, few};
 use tokio::task::JoinSet;
 
 use super::driver::SavedState;
-use super::give_back::given_back_aside;
 use crate::depot::{Depots, is_here};
 use crate::fault::{self, Point};
 use crate::peers::{FetchError, Peers, PutError, Reading};
@@ -71,12 +70,11 @@ impl Reader {
             .restore
             .shares()
             .find_map(|(share, reader)| (reader == rank).then_some(share));
-        let bytes = match self.read_from_this_host(&loading, own).await {
-            Some(bytes) => bytes,
+        let state = match self.read_from_this_host(&loading, own).await {
+            Some(state) => state,
             None => self.read_from_all(&loading, rank, own).await?,
         };
-        // The training thread, and then the lending, let go of all of it.
-        let bytes = given_back_aside(bytes);
+        let bytes = self.peers.state_in(state);
         if let Some(own) = own {
             let whole = bytes.slice(self.pieces.bytes_of(own));
             self.peers.lend_whole(generation, whole);
@@ -87,7 +85,7 @@ impl Reader {
     }
 
     /// The whole state, if all members of the group are on this host, and depots on it keep all: from their disk, into memory that becomes the state.
-    async fn read_from_this_host(&self, loading: &Loading, own: Option<Share>) -> Option<Bytes> {
+    async fn read_from_this_host(&self, loading: &Loading, own: Option<Share>) -> Option<BytesMut> {
         // Members elsewhere are given each piece as it comes.
         if !loading.restore.members.iter().all(|peer| is_here(peer.member.address)) {
             return None;
@@ -121,11 +119,11 @@ impl Reader {
         // What is damaged there is elsewhere as well, or was moved.
         self.depots.read_pieces(&loading.restore.depots, &rest, each).await.ok()?;
         fault::reached(Point::RestoredShare, loading.restore.key.step);
-        fit.then(|| room.freeze())
+        fit.then_some(room)
     }
 
     /// The whole state: what this worker reads from depots, and what the other readers do.
-    async fn read_from_all(&self, loading: &Arc<Loading>, rank: Rank, own: Option<Share>) -> Result<Bytes, String> {
+    async fn read_from_all(&self, loading: &Arc<Loading>, rank: Rank, own: Option<Share>) -> Result<BytesMut, String> {
         let mut rest = self.peers.state_room();
         let mut others: JoinSet<Result<(u32, BytesMut), String>> = JoinSet::new();
         for (share, reader) in loading.restore.shares() {
@@ -157,7 +155,7 @@ impl Reader {
         }
         let mut state = BytesMut::new();
         parts.into_iter().for_each(|part| state.unsplit(part));
-        Ok(state.freeze())
+        Ok(state)
     }
 
     /// The manifest, which must be of a state like this worker's. A reader asks the depots. A worker that is no reader, because it could not

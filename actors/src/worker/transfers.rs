@@ -17,12 +17,10 @@ use tokio::time::timeout;
 
 use super::actor::{Message, cut};
 use super::driver::{Arrival, Moved, SavedState, StepDriver};
-use super::give_back::given_back_aside;
 use super::hashing::hashed;
 use super::restoring::Reader;
 use crate::fault::{self, Point};
 use crate::peers::{CopyError, FollowedSum, Peers};
-use crate::room;
 use crate::watched::Watched;
 
 /// Tells a transfer from those before it, which may say their end late.
@@ -192,8 +190,8 @@ impl Transfers {
     pub(super) fn make_room(&self, shares: Vec<Share>) {
         let (driver, pieces, peers) = (Arc::clone(&self.driver), Arc::clone(&self.pieces), Arc::clone(&self.peers));
         let make = move || {
-            let room = shares.iter().map(|&share| room::touched(pieces.bytes_of(share).len()));
-            driver.room_made(room.collect());
+            let bytes = shares.iter().map(|&share| pieces.bytes_of(share).len());
+            driver.room_made(driver.spare().room(bytes.sum()));
         };
         tokio::spawn(async move { peers.environment().blocking(make).await });
     }
@@ -206,7 +204,7 @@ impl Transfers {
             let Some(copies) = come(copies, &driver.mover(), sign).await else {
                 return;
             };
-            let copies = shares.into_iter().zip(copies.into_iter().map(given_back_aside)).collect();
+            let copies = shares.into_iter().zip(copies).collect();
             // It is cancelled only when the process ends.
             if let Some(held) = hashed(peers.environment(), pieces, copies, sign).await {
                 driver.snapshotted(snapshot, held);

@@ -29,8 +29,8 @@ pub use sardana_protocol::memory::DeviceMemory;
 pub use sardana_protocol::snapshot::Share;
 pub use sardana_protocol::state::{Dtype, StateHash, StatePieces, TensorSpec};
 pub use sardana_protocol::words::Step;
-pub(crate) use saved::{copy_shared, describe_specs, pieces_of, restore_watched, share_hashes_watched};
-pub use saved::{copy_shares, describe, pieces, restore, save, share_hashes};
+pub(crate) use saved::{copy_shared, copy_shares, describe_specs, pieces_of, restore_watched, share_hashes_watched};
+pub use saved::{describe, pieces, restore, save, share_hashes};
 pub(crate) use state::tensors_hash_of;
 pub use state::{StateError, state_hash, tensors_hash};
 

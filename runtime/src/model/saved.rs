@@ -6,7 +6,7 @@
 //! It must not know how they travel.
 
 use bytes::{Bytes, BytesMut};
-use sardana_actors::room;
+use sardana_actors::room::{self, Room};
 use sardana_collectives::stores::Stores;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{ShareHasher, StateHash, StatePieces, TensorSpec};
@@ -72,17 +72,16 @@ pub(super) fn save_as(model: &dyn Trainable, specs: &[TensorSpec]) -> Result<Byt
     Ok(saved)
 }
 
-/// Copies these shares out of a model whose state has these pieces, into buffers from `room`, in the same order, as far as they
-/// are large enough, and into new ones else. The model is visited once, and only what belongs to a share is copied: training waits
-/// meanwhile.
+/// Copies these shares out of a model whose state has these pieces, one after the other into what `room` gives for so many bytes. The model is visited
+/// once, and only what belongs to a share is copied: training waits meanwhile.
 ///
 /// # Errors
 /// When the model cannot show its state, or shows another one than before.
-pub fn copy_shares(
+pub(crate) fn copy_shares(
     model: &dyn Trainable,
     pieces: &StatePieces,
     shares: &[Share],
-    room: Vec<Vec<u8>>,
+    room: impl FnOnce(usize) -> Room,
 ) -> Result<Vec<Bytes>, StateError> {
     copy(&|take| visit_checked(model, take), pieces, shares, room, |_| ())
 }
@@ -92,7 +91,7 @@ pub(crate) fn copy_shared(
     shared: &dyn SharedState,
     pieces: &StatePieces,
     shares: &[Share],
-    room: Vec<Vec<u8>>,
+    room: impl FnOnce(usize) -> Room,
     copied: impl Fn(usize),
 ) -> Result<Vec<Bytes>, StateError> {
     copy(&|take| shared_checked(shared, take), pieces, shares, room, copied)
@@ -105,19 +104,18 @@ fn copy(
     show: &dyn Fn(Take<'_>) -> Result<(), StateError>,
     pieces: &StatePieces,
     shares: &[Share],
-    room: Vec<Vec<u8>>,
+    room: impl FnOnce(usize) -> Room,
     copied: impl Fn(usize),
 ) -> Result<Vec<Bytes>, StateError> {
     let ranges: Vec<_> = shares.iter().map(|&share| pieces.bytes_of(share)).collect();
-    let mut room = room.into_iter();
-    let mut buffer = |bytes: usize| match room.next() {
-        Some(mut buffer) if buffer.capacity() >= bytes => {
-            buffer.clear();
-            buffer
-        }
-        Some(_) | None => room::empty(bytes),
-    };
-    let mut copies: Vec<Vec<u8>> = ranges.iter().map(|range| buffer(range.len())).collect();
+    let mut room = room(ranges.iter().map(ExactSizeIterator::len).sum());
+    let mut rest = room.as_mut();
+    let mut copies = Vec::with_capacity(ranges.len());
+    for range in &ranges {
+        let (copy, behind) = rest.split_at_mut(range.len());
+        copies.push(copy);
+        rest = behind;
+    }
     let stores = Stores::of(pieces.bytes());
     let mut start = 0;
     show(&mut |_, bytes| {
@@ -125,8 +123,10 @@ fn copy(
         for (range, copy) in ranges.iter().zip(&mut copies) {
             let (from, to) = (range.start.max(start), range.end.min(end));
             if from < to {
-                for part in bytes[from - start..to - start].chunks(TOLD_BYTES) {
-                    stores.append(copy, part);
+                let copy = &mut copy[from - range.start..to - range.start];
+                let parts = bytes[from - start..to - start].chunks(TOLD_BYTES);
+                for (part, copy) in parts.zip(copy.chunks_mut(TOLD_BYTES)) {
+                    stores.copy(copy, part);
                     copied(part.len());
                 }
             }
@@ -134,7 +134,8 @@ fn copy(
         start = end;
     })?;
     check_length(pieces.bytes(), start)?;
-    Ok(copies.into_iter().map(Bytes::from).collect())
+    let mut rest = Bytes::from(room);
+    Ok(ranges.iter().map(|range| rest.split_to(range.len())).collect())
 }
 
 /// The hashes of all `of` shares of a model's state, which has these pieces.
@@ -212,6 +213,8 @@ mod tests {
     use sardana_protocol::limits::PIECE_BYTES;
     use sardana_protocol::words::Step;
 
+    use sardana_actors::room::Spare;
+
     use super::super::state::state_hash;
     use super::super::toys::{Fixed, Line};
     use super::*;
@@ -224,6 +227,10 @@ mod tests {
     }
 
     /// Five pieces: 8 bytes, a whole one and 4 bytes, 8 bytes, nothing, 16 bytes.
+    fn room(bytes: usize) -> Room {
+        Spare::default().room(bytes)
+    }
+
     fn example() -> Fixed {
         Fixed {
             tensors: vec![
@@ -281,7 +288,7 @@ mod tests {
         let (pieces, saved) = (pieces(&model).unwrap(), save(&model).unwrap());
         for of in 1..8 {
             let shares: Vec<Share> = (0..of).map(|index| Share { index, of }).collect();
-            let copies = copy_shares(&model, &pieces, &shares, vec![]).unwrap();
+            let copies = copy_shares(&model, &pieces, &shares, room).unwrap();
             for (&share, copy) in shares.iter().zip(&copies) {
                 assert!(copy == &saved[pieces.bytes_of(share)], "{share}");
             }
@@ -295,34 +302,28 @@ mod tests {
             assert_eq!(hashes, expected);
             // The two that a member copies: the last and the first.
             let two = [Share { index: of - 1, of }, Share { index: 0, of }];
-            let copied = copy_shares(&model, &pieces, &two, vec![]).unwrap();
+            let copied = copy_shares(&model, &pieces, &two, room).unwrap();
             assert!(copied[0] == copies[of as usize - 1] && copied[1] == copies[0]);
         }
     }
 
     #[test]
-    fn nothing_is_set_aside_for_a_share_but_its_bytes() {
-        let model = example();
-        let pieces = pieces(&model).unwrap();
-        let share = Share { index: 2, of: 3 };
-        let [copy]: [Bytes; 1] = copy_shares(&model, &pieces, &[share], vec![]).unwrap().try_into().unwrap();
-        // It is kept as long as a joiner may want it, so that it must not hold spare room.
-        let kept = Vec::from(copy);
-        assert_eq!(kept.capacity(), pieces.bytes_of(share).len());
-    }
-
-    #[test]
-    fn room_is_used_where_there_is_enough() {
+    fn shares_lie_one_after_the_other_in_the_room_for_all_of_them() {
         let model = example();
         let (pieces, saved) = (pieces(&model).unwrap(), save(&model).unwrap());
-        let shares: Vec<Share> = (0..3).map(|index| Share { index, of: 3 }).collect();
-        let bytes_of = |index: usize| pieces.bytes_of(shares[index]).len();
-        // What was in a buffer before does not matter; the second is too small, and for the third there is none.
-        let room = vec![vec![0xff; bytes_of(0)], Vec::with_capacity(bytes_of(1) - 1)];
-        let first = room[0].as_ptr();
+        let shares: Vec<Share> = (1..3).map(|index| Share { index, of: 3 }).collect();
+        let mut place = std::ptr::null();
+        let room = |bytes| {
+            let mut room = room(bytes);
+            // What was there before does not matter.
+            room.as_mut().fill(0xff);
+            place = room.as_ref().as_ptr();
+            room
+        };
         let copies = copy_shares(&model, &pieces, &shares, room).unwrap();
-        assert_eq!(copies[0].as_ptr(), first);
-        assert!(copies.concat() == saved);
+        let expected = &saved[pieces.bytes_of(shares[0]).start..];
+        assert_eq!((copies[0].as_ptr(), copies.concat().as_slice()), (place, expected));
+        assert_eq!(copies[1].as_ptr(), copies[0].as_ptr_range().end);
     }
 
     #[test]
@@ -330,7 +331,7 @@ mod tests {
         let pieces = pieces(&example()).unwrap();
         let other = Line::default();
         for error in [
-            copy_shares(&other, &pieces, &[Share::WHOLE], vec![]).unwrap_err(),
+            copy_shares(&other, &pieces, &[Share::WHOLE], room).unwrap_err(),
             share_hashes(&other, &pieces, 2).unwrap_err(),
         ] {
             assert!(matches!(error, StateError::StateLength { found: 32, .. }), "{error}");

@@ -5,6 +5,8 @@
 mod enqueued;
 mod error;
 #[cfg(test)]
+mod spare;
+#[cfg(test)]
 mod summing;
 
 use std::mem::take;
@@ -13,6 +15,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use sardana_actors::fault::{self, Point};
+use sardana_actors::room::{Room, Spare};
 use sardana_actors::worker::{StepDriver, Task};
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
 use sardana_collectives::summation::Summation;
@@ -41,7 +44,7 @@ pub(crate) struct Prepared<M> {
     pub(crate) sampler: Sampler,
     pub(crate) layout: Arc<Layout>,
     pub(crate) facts: Facts,
-    /// Memory that a state was copied to, for the next one that comes.
+    /// Memory that a state was copied to.
     pub(crate) spare: BytesMut,
 }
 
@@ -146,7 +149,7 @@ impl<'a, M: Trainable> Training<'a, M> {
         if prepared.model.share().is_some() {
             driver.copies_beside();
         }
-        driver.keep_spare(take(&mut prepared.spare));
+        driver.spare().keep(take(&mut prepared.spare));
         Self {
             prepared,
             driver,
@@ -207,7 +210,7 @@ impl<'a, M: Trainable> Training<'a, M> {
                 driver.loaded();
             }
             Task::Copy { shares, room, reply } => {
-                let pieces = &facts.pieces;
+                let (pieces, room) = (&facts.pieces, room_for_copies(room, driver.spare().clone()));
                 match model.share() {
                     Some(shared) => {
                         copies.begin_shared(shared, Arc::clone(pieces), shares, room, (driver.mover(), reply))?
@@ -226,6 +229,14 @@ impl<'a, M: Trainable> Training<'a, M> {
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// What gives room for a copy of so many bytes: what was made before, if it fits.
+fn room_for_copies(made: Option<Room>, spare: Spare) -> impl FnOnce(usize) -> Room {
+    move |bytes| match made {
+        Some(room) if room.as_ref().len() == bytes => room,
+        Some(_) | None => spare.room(bytes),
     }
 }
 
@@ -369,17 +380,5 @@ mod tests {
         let prepared = prepare(&line_spec(1), |_| Ok(Line::default())).unwrap();
         // What it consists of, the copy, after the gradients, brought back, updated again, and brought back. It is shared as well.
         assert_eq!(prepared.model.shown.get(), 6);
-    }
-
-    #[test]
-    fn the_memory_that_the_probe_copied_the_state_to_is_for_the_state_that_comes() {
-        let spec = line_spec(1);
-        let mut prepared = prepare(&spec, |_| Ok(Line::default())).unwrap();
-        let (bytes, place) = (prepared.spare.len(), prepared.spare.as_ptr());
-        assert_eq!(bytes, prepared.facts.pieces.bytes());
-        let (driver, _outbox) = StepDriver::new(&spec, Arc::clone(&prepared.layout), None);
-        drop(Training::begin(&mut prepared, &driver, Copies::on_threads()));
-        assert!(prepared.spare.is_empty(), "it is given away");
-        assert_eq!(driver.state_room(bytes).as_ptr(), place);
     }
 }

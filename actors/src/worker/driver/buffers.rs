@@ -11,8 +11,6 @@ use sardana_protocol::memory::SUMS;
 use sardana_protocol::words::ShardRange;
 use smallvec::SmallVec;
 
-use super::spare::Spare;
-
 /// What a buffer was last. It is rather that again: other processes may have borrowed a sum, and return it before the next but one is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
@@ -35,8 +33,6 @@ pub(super) struct Buffers {
     is_large: bool,
     /// Whether the system gave pages for the last one that was to lie there.
     in_pages: bool,
-    /// Memory for a state that comes before the first step.
-    pub(super) spare: Spare,
 }
 
 impl Buffers {
@@ -49,7 +45,6 @@ impl Buffers {
             free: Vec::new(),
             pieces: 0,
             in_pages: false,
-            spare: Spare::default(),
         }
     }
 
@@ -143,9 +138,6 @@ impl Buffers {
 
     /// A step of these pieces begins, if there are any: of all others it lets go.
     pub(super) fn retain_for_step(&mut self, pieces: &[ShardRange]) {
-        if !pieces.is_empty() {
-            self.spare.let_go();
-        }
         self.retain(pieces);
         self.pieces = pieces.len();
         self.free.truncate(self.pieces + SUMS as usize);

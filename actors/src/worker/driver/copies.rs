@@ -73,7 +73,7 @@ impl Copies {
             shares, haste, reply, ..
         } = self.wanted.remove(place)?;
         let room = match haste {
-            Haste::AtOnce => Vec::new(),
+            Haste::AtOnce => None,
             Haste::BeforeUpdate => keeping.take_room(),
         };
         Some(Task::Copy { shares, room, reply })

@@ -14,6 +14,8 @@ use sardana_protocol::state::{StateHash, StatePieces, share_hash};
 use sardana_protocol::words::Step;
 use tokio::sync::oneshot;
 
+use crate::room::Room;
+
 /// A finished sum that may be handed to others.
 #[derive(Debug, Clone)]
 pub struct KeptSum {
@@ -151,37 +153,37 @@ pub(super) struct Keeping {
     /// The newest snapshot that was asked for, and what is hashed of it.
     snapshot: Option<(SnapshotId, Vec<HeldShare>)>,
     waiting: Vec<(Step, oneshot::Sender<KeptSum>)>,
-    room: Room,
+    copy_to: CopyTo,
 }
 
-/// Memory for a snapshot to come.
+/// Where a snapshot to come will be copied to.
 #[derive(Debug, Default)]
-enum Room {
+enum CopyTo {
     #[default]
     NotWanted,
     Wanted,
-    Made(Vec<Vec<u8>>),
+    Made(Room),
 }
 
 impl Keeping {
     /// A snapshot is to come: what room there was is not for that snapshot.
     pub(super) fn want_room(&mut self) {
-        self.room = Room::Wanted;
+        self.copy_to = CopyTo::Wanted;
     }
 
-    pub(super) fn room_made(&mut self, room: Vec<Vec<u8>>) {
-        match self.room {
-            Room::Wanted => self.room = Room::Made(room),
+    pub(super) fn room_made(&mut self, room: Room) {
+        match self.copy_to {
+            CopyTo::Wanted => self.copy_to = CopyTo::Made(room),
             // It was made for a snapshot that does not come, or has come.
-            Room::NotWanted | Room::Made(_) => {}
+            CopyTo::NotWanted | CopyTo::Made(_) => {}
         }
     }
 
     /// Gives the room away, if there is any.
-    pub(super) fn take_room(&mut self) -> Vec<Vec<u8>> {
-        match std::mem::take(&mut self.room) {
-            Room::Made(room) => room,
-            Room::NotWanted | Room::Wanted => Vec::new(),
+    pub(super) fn take_room(&mut self) -> Option<Room> {
+        match std::mem::take(&mut self.copy_to) {
+            CopyTo::Made(room) => Some(room),
+            CopyTo::NotWanted | CopyTo::Wanted => None,
         }
     }
 
@@ -261,7 +263,7 @@ impl Keeping {
 
     pub(super) fn let_go_of_shares(&mut self) {
         self.snapshot = None;
-        self.room = Room::NotWanted;
+        self.copy_to = CopyTo::NotWanted;
     }
 
     /// Returns the sums that are not kept any more: those before a step, or all.

@@ -14,7 +14,6 @@ mod meter;
 mod moved;
 mod outbox;
 mod present_ring;
-mod spare;
 #[cfg(test)]
 mod tests;
 
@@ -38,6 +37,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use sardana_protocol::member::NetworkCommand;
 
 use super::tally::TallyFile;
+use crate::room::{Room, Spare};
 pub use arrival::{Arrival, Mismatch, SavedState};
 use copies::Haste;
 use inner::Inner;
@@ -81,8 +81,8 @@ pub enum Task {
     Copy {
         /// The shares.
         shares: Vec<Share>,
-        /// Buffers to copy them into, in the same order, as far as there are any.
-        room: Vec<Vec<u8>>,
+        /// What to copy them into, one after the other, if it was made before. It has just the room for these.
+        room: Option<Room>,
         /// Where to.
         reply: oneshot::Sender<Vec<Bytes>>,
     },
@@ -117,6 +117,7 @@ pub struct StepDriver {
     ring: PresentRing,
     layout: Arc<Layout>,
     moved: Moved,
+    spare: Spare,
     device_memory: Mutex<Option<DeviceMemory>>,
 }
 
@@ -132,6 +133,7 @@ impl StepDriver {
             ring: PresentRing::default(),
             layout,
             moved: Moved::default(),
+            spare: Spare::default(),
             device_memory: Mutex::default(),
         };
         (Arc::new(driver), outbox)
@@ -141,6 +143,12 @@ impl StepDriver {
     #[must_use]
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
+    }
+
+    /// Memory for a state that comes, and for copies of the state.
+    #[must_use]
+    pub const fn spare(&self) -> &Spare {
+        &self.spare
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -322,8 +330,8 @@ impl StepDriver {
         self.changed.notify_all();
     }
 
-    /// Here are empty buffers for the shares that [`NetworkCommand::MakeRoom`] spoke of, in that order.
-    pub fn room_made(&self, room: Vec<Vec<u8>>) {
+    /// Here is room for the shares that [`NetworkCommand::MakeRoom`] spoke of.
+    pub fn room_made(&self, room: Room) {
         let mut inner = self.lock();
         inner.keeping.room_made(room);
         inner.handle(Event::RoomMade);

@@ -144,37 +144,37 @@ fn make_room(driver: &StepDriver, shares: Vec<Share>) {
     driver.execute(Command::Network(NetworkCommand::MakeRoom { shares }));
 }
 
-/// Trains until the copy of a snapshot, and says into how many buffers it goes.
-fn room_of_snapshot(driver: &StepDriver, step: u64) -> usize {
+/// Trains until the copy of a snapshot, and says how much room was made for it.
+fn room_of_snapshot(driver: &StepDriver, step: u64) -> Option<usize> {
     train(driver);
     snapshot(driver, step);
     let Task::Copy { room, .. } = update(driver) else {
         panic!("the copy goes between gradients and update");
     };
     drop(apply(driver, driver.next()));
-    room.len()
+    room.map(|room| room.as_ref().len())
 }
 
 #[test]
 fn shares_are_copied_into_the_room_that_was_made_for_them() {
     let (driver, mut outbox) = alone();
     while outbox.commands.try_recv().is_ok() {}
-    driver.room_made(vec![vec![], vec![]]);
-    assert_eq!(room_of_snapshot(&driver, 1), 0, "it was not wanted");
+    driver.room_made(driver.spare().room(7));
+    assert_eq!(room_of_snapshot(&driver, 1), None, "it was not wanted");
     while outbox.commands.try_recv().is_ok() {}
     while outbox.messages.try_recv().is_ok() {}
     make_room(&driver, shares());
     assert!(
         matches!(outbox.commands.try_recv(), Ok(ActorCommand::Network(NetworkCommand::MakeRoom { shares: wanted })) if wanted == shares())
     );
-    driver.room_made(vec![vec![], vec![]]);
+    driver.room_made(driver.spare().room(7));
     assert!(matches!(outbox.messages.try_recv(), Ok(WorkerMessage::RoomMade { .. })));
-    assert_eq!(room_of_snapshot(&driver, 3), 2);
-    assert_eq!(room_of_snapshot(&driver, 5), 0, "it is used once");
+    assert_eq!(room_of_snapshot(&driver, 3), Some(7));
+    assert_eq!(room_of_snapshot(&driver, 5), None, "it is used once");
     make_room(&driver, shares());
-    driver.room_made(vec![vec![], vec![]]);
+    driver.room_made(driver.spare().room(7));
     make_room(&driver, vec![]);
-    assert_eq!(room_of_snapshot(&driver, 7), 0, "the snapshot was not to come");
+    assert_eq!(room_of_snapshot(&driver, 7), None, "the snapshot was not to come");
 }
 
 #[test]

@@ -1,0 +1,57 @@
+//! Tests: one piece of memory holds each state that comes, and each copy of this one.
+
+use super::*;
+use crate::model::save;
+use crate::model::toys::{Line, line_spec};
+
+fn prepared() -> Prepared<Line> {
+    prepare(&line_spec(1), |_| Ok(Line::default())).unwrap()
+}
+
+#[test]
+fn what_the_probe_copied_the_state_to_is_for_copies_and_for_states_that_come() {
+    let mut prepared = prepared();
+    let (bytes, place) = (prepared.spare.len(), prepared.spare.as_ptr());
+    assert_eq!(bytes, prepared.facts.pieces.bytes());
+    let saved = save(&prepared.model).unwrap();
+    let (driver, _outbox) = StepDriver::new(&line_spec(1), Arc::clone(&prepared.layout), None);
+    let mut training = Training::begin(&mut prepared, &driver, Copies::at_once());
+    assert!(training.prepared.spare.is_empty(), "it is given away");
+
+    for _ in 0..2 {
+        // Two shares of three, as a snapshot of three members has them.
+        let shares: Vec<Share> = [2, 0].map(|index| Share { index, of: 3 }).into();
+        let (reply, mut copied) = tokio::sync::oneshot::channel();
+        let copy = Task::Copy {
+            shares,
+            room: None,
+            reply,
+        };
+        assert!(training.perform(copy).unwrap().is_continue());
+        let copied = copied.try_recv().unwrap();
+        assert_eq!(copied[0].as_ptr(), place);
+        assert_ne!(driver.spare().whole(bytes).as_ptr(), place, "it is held");
+        drop(copied);
+
+        let mut state = driver.spare().whole(bytes);
+        assert_eq!(state.as_ptr(), place, "nothing of the copy is held");
+        state.copy_from_slice(&saved);
+        let load = Task::Load {
+            step: Step::ZERO,
+            state: driver.spare().lent(state),
+            shares: vec![],
+        };
+        assert!(training.perform(load).unwrap().is_continue());
+    }
+    assert_eq!(driver.spare().whole(bytes).as_ptr(), place, "the state that came is loaded");
+}
+
+#[test]
+fn room_that_was_made_for_other_shares_is_passed_over() {
+    let spare = Spare::default();
+    let made = spare.room(7);
+    let place = made.as_ref().as_ptr();
+    assert_eq!(room_for_copies(Some(made), spare.clone())(7).as_ref().as_ptr(), place);
+    assert_eq!(room_for_copies(Some(spare.room(7)), spare.clone())(9).as_ref().len(), 9);
+    assert_eq!(room_for_copies(None, spare)(5).as_ref().len(), 5);
+}
