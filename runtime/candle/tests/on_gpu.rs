@@ -110,6 +110,7 @@ fn gradient(network: &Network3, step: u64) -> (Vec<Vec<f32>>, Vec<f64>) {
     network.gradient(&shard, &items, &mut writer, &mut sums).unwrap();
     writer.samples(items.len() as u64).unwrap();
     writer.finish().unwrap();
+    buffer.lower().unwrap();
     let sum = Sum::from_buffer(shard.step(), buffer);
     let mean = sum.mean(&layout);
     ((0..parameters.len()).map(|tensor| mean.f32(tensor).unwrap()).collect(), sums)
