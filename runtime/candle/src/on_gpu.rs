@@ -27,14 +27,27 @@ const ON: Stream = Stream::Compute;
 /// A GPU, with a network's tensors in its memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Gpu {
-    candle: candle_core::Device,
+    candle: Arc<Candle>,
     device: Device,
-    /// That of the device's computing, and of all that candle does.
-    stream: Arc<CudaStream>,
     description: String,
     values: Vec<Var>,
     /// What is shown or changed on the host passes through it.
     transfer: Arc<Mutex<Transfer>>,
+}
+
+/// The GPU as candle has it.
+#[derive(Debug)]
+struct Candle {
+    device: candle_core::Device,
+    /// That of the device's computing, and of all that candle does.
+    stream: Arc<CudaStream>,
+}
+
+impl Drop for Candle {
+    fn drop(&mut self) {
+        // Candle's code goes with its last tensor, and must stay until it has run. That the device has failed was said by then, or matters to nobody.
+        let _ = self.stream.synchronize();
+    }
 }
 
 impl Gpu {
@@ -53,18 +66,17 @@ impl Gpu {
         let stream = candle.as_cuda_device()?.cuda_stream();
         let device = Device::beside(Arc::clone(&stream)).map_err(Error::wrap)?;
         Ok(Self {
-            candle,
+            candle: Arc::new(Candle { device: candle, stream }),
             description: format!("{}, {}", device.description().map_err(Error::wrap)?, candles_kernels()),
             transfer: Arc::new(Mutex::new(Transfer::new(&device).map_err(Error::wrap)?)),
             device,
-            stream,
             values: Vec::new(),
         })
     }
 
     /// As candle knows it.
-    pub(crate) const fn candle(&self) -> &candle_core::Device {
-        &self.candle
+    pub(crate) fn candle(&self) -> &candle_core::Device {
+        &self.candle.device
     }
 
     /// As Sardana knows it.
@@ -241,7 +253,7 @@ impl Values for Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         // They may be the last to have the tensors, and memory is freed on whatever thread this is.
-        let context = self.gpu.stream.context();
+        let context = self.gpu.candle.stream.context();
         context.record_err(context.bind_to_thread());
     }
 }
