@@ -8,9 +8,16 @@
 //! # On a GPU
 //!
 //! With the feature `cuda` [`build_on`] takes a GPU, and the network's tensors lie in its memory: gradients are added and applied where they lie, by Sardana's kernels
-//! on the stream that candle computes on, and values come to the host when they are shown. Building it needs nvcc, a C++ compiler and the libraries of CUDA 13
-//! (its runtime, cuBLAS, cuRAND, NVRTC), which the program is linked with: it does not start where one of them, or NVIDIA's driver, is missing. **It has not been run on a GPU
-//! yet.**
+//! on the stream that candle computes on, and values come to the host when they are shown. **It has been built and linked with CUDA 13.0's nvcc and libraries, and
+//! has not been run on a GPU yet.**
+//!
+//! Building it needs a toolkit of CUDA 13.0 or later and a C++ compiler: nvcc in `PATH`, and the toolkit in `/usr/local/cuda` or where `CUDA_HOME` says, of which the
+//! runtime, cuBLAS, cuRAND and NVRTC are linked, and the driver's library or the toolkit's stub of it. `CUDA_COMPUTE_CAP` says for which GPUs candle's kernels are
+//! compiled; without it that is the one that `nvidia-smi` finds. 80 is for those of compute capability 8.0 and all later ones; from 90 on candle's build takes the number
+//! for that GPU alone, as 90 for Hopper's. A driver reads kernels of an nvcc that is not newer than the driver's own CUDA. [`build_on`] says what does not fit.
+//!
+//! The program does not start, and its loader says why, where one of these is missing: the driver's `libcuda.so.1`, `libcudart.so.13`, `libcublas.so.13` with
+//! `libcublasLt.so.13`, and `libcurand.so.10`; so where there is no GPU, not even on processors: that is for a program without the feature.
 //!
 //! In fast order, with the feature `nccl`, gradients can be summed over GPUs where they lie: [`Net::summed_where_they_lie`]. What samples take of the GPU's memory on their way
 //! through a network is not known unless [`Net::sample_memory`] says it.
@@ -31,6 +38,8 @@
 //! A class that the scores do not have, or an index beyond a table, is an error on processors; on a GPU it ends all that the process computes there.
 
 mod builder;
+#[cfg(feature = "cuda")]
+mod candles_kernels;
 #[cfg(test)]
 mod checked;
 mod initial;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::CudaStream;
 use candle_core::cuda_backend::{
-    kernels, set_gemm_reduced_precision_bf16, set_gemm_reduced_precision_f16, set_gemm_reduced_precision_f32,
+    set_gemm_reduced_precision_bf16, set_gemm_reduced_precision_f16, set_gemm_reduced_precision_f32,
 };
 use candle_core::{CpuStorage, CudaStorage, DType, Error, InplaceOp1, Layout, Result, Storage, Var, bail};
 use sardana::fit::{DeviceChange, DeviceNetwork, Values};
@@ -19,6 +19,7 @@ use sardana_cuda::gradient::WriteOnDevice;
 #[cfg(feature = "nccl")]
 use {sardana::model::Summation, sardana_cuda::summation::SumsByNccl};
 
+use crate::candles_kernels;
 use crate::part::Part;
 
 /// All is done in order.
@@ -58,16 +59,22 @@ impl Gpu {
     pub(crate) fn open(ordinal: usize) -> Result<Self> {
         let driver = Driver::of_this_machine().map_err(Error::wrap)?;
         driver.require(ordinal).map_err(Error::wrap)?;
+        candles_kernels::require_driver(driver.version())?;
         set_gemm_reduced_precision_f32(false);
         set_gemm_reduced_precision_f16(false);
         set_gemm_reduced_precision_bf16(false);
         // With a stream of its own: candle's other device has another one in each thread.
         let candle = candle_core::Device::new_cuda_with_stream(ordinal)?;
         let stream = candle.as_cuda_device()?.cuda_stream();
+        candles_kernels::require_gpu(stream.context().compute_capability().map_err(Error::wrap)?)?;
         let device = Device::beside(Arc::clone(&stream)).map_err(Error::wrap)?;
         Ok(Self {
             candle: Arc::new(Candle { device: candle, stream }),
-            description: format!("{}, {}", device.description().map_err(Error::wrap)?, candles_kernels()),
+            description: format!(
+                "{}, {}",
+                device.description().map_err(Error::wrap)?,
+                candles_kernels::description()
+            ),
             transfer: Arc::new(Mutex::new(Transfer::new(&device).map_err(Error::wrap)?)),
             device,
             values: Vec::new(),
@@ -165,28 +172,6 @@ impl DeviceNetwork for Gpu {
     fn change(&mut self, tensor: usize, change: &mut DeviceChange<'_>) -> std::result::Result<(), ModelError> {
         Ok(self.change_there(tensor, change)?)
     }
-}
-
-/// The kernels of candle as this program was built with them, by the first digits of their hash: nvcc's version decides them as well.
-fn candles_kernels() -> String {
-    // But those of quantised networks, which are not trained.
-    let all = [
-        kernels::AFFINE,
-        kernels::BINARY,
-        kernels::CAST,
-        kernels::CONV,
-        kernels::FILL,
-        kernels::INDEXING,
-        kernels::REDUCE,
-        kernels::SORT,
-        kernels::TERNARY,
-        kernels::UNARY,
-    ];
-    let mut hash = blake3::Hasher::new();
-    for module in &all {
-        hash.update(module.ptx().as_bytes());
-    }
-    format!("kernels of candle {}", &hash.finalize().to_hex()[..8])
 }
 
 /// Where the elements of a tensor lie in its memory.
