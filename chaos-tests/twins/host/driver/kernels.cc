@@ -11,8 +11,11 @@ namespace driver {
 
 namespace {
 
-// Race detection looks at as many bytes at once. No kernel writes less.
-constexpr uint32_t ELEMENT = 2;
+// Race detection looks at as many bytes at once. No kernel of Sardana's writes less; for those of others, TWIN_ELEMENT says it.
+uint32_t element_bytes() {
+    const char* told = getenv("TWIN_ELEMENT");
+    return told ? (uint32_t)atoi(told) : 2;
+}
 constexpr size_t VALUE_ALIGNMENT = 16;
 
 struct Compiled {
@@ -46,9 +49,15 @@ void lay_out(Function& function, const std::string& list) {
     }
 }
 
-const Compiled* code_of(const std::string& name) {
-    for (const Compiled& code : compiled) if (code.name == name) return &code;
-    return nullptr;
+// Programs of several makers may have kernels of one name: the first with these parameters, if there is one.
+const Compiled* code_of(const Function& function) {
+    const Compiled* found = nullptr;
+    for (const Compiled& code : compiled) {
+        if (code.name != function.name) continue;
+        if (code.sizes == function.sizes) return &code;
+        if (!found) found = &code;
+    }
+    return found;
 }
 
 }  // namespace
@@ -77,7 +86,7 @@ Module* parse(const char* ptx) {
         Function* function = new Function;
         function->name = text.substr(at, open - at);
         lay_out(*function, text.substr(open, close - open));
-        const Compiled* code = code_of(function->name);
+        const Compiled* code = code_of(*function);
         if (!code) {
             delete function;
             continue;
@@ -97,7 +106,8 @@ void run(const Function& function, const uint32_t grid[3], const uint32_t block[
         laid_out.resize((laid_out.size() + VALUE_ALIGNMENT - 1) / VALUE_ALIGNMENT * VALUE_ALIGNMENT);
     }
     std::vector<TwinBuffer> buffers;
-    for (auto [address, bytes] : valid_buffers()) buffers.push_back({address, bytes, ELEMENT, TWIN_SET});
+    const uint32_t element = element_bytes();
+    for (auto [address, bytes] : valid_buffers()) buffers.push_back({address, bytes, element, TWIN_SET});
     const char* wrong = function.launch(function.number, grid, block, laid_out.data(), laid_out.size(), buffers.data(), (uint32_t)buffers.size(), draw() | 1);
     if (wrong) fault(wrong);
 }

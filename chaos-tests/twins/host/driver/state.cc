@@ -5,6 +5,7 @@
 #include "process.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -148,11 +149,17 @@ bool is_to_run(const void* function) {
     return false;
 }
 
+// With TWIN_OPEN it stays open: closing all that was ever given takes longer and longer.
+static bool stays_open() {
+    static const bool told = getenv("TWIN_OPEN") != nullptr;
+    return told;
+}
+
 Open::Open() {
-    if (!opened++ && region) mprotect(region, used, PROT_READ | PROT_WRITE);
+    if (!opened++ && region && !stays_open()) mprotect(region, used, PROT_READ | PROT_WRITE);
 }
 Open::~Open() {
-    if (!--opened && region) mprotect(region, used, PROT_NONE);
+    if (!--opened && region && !stays_open()) mprotect(region, used, PROT_NONE);
 }
 
 uint64_t allocate(size_t bytes, bool now) {
@@ -165,7 +172,7 @@ uint64_t allocate(size_t bytes, bool now) {
     if (bytes > limit - std::min(limit, in_use) || pages > REGION) return 0;
     mprotect(region + used, pages - used, PROT_READ | PROT_WRITE);
     memset(region + used, POISON, pages - used);
-    if (!opened) mprotect(region + used, pages - used, PROT_NONE);
+    if (!opened && !stays_open()) mprotect(region + used, pages - used, PROT_NONE);
     used = pages;
     uint64_t address = (uint64_t)(region + start);
     allocations[address] = {bytes, now};
