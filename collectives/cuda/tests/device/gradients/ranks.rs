@@ -5,6 +5,7 @@ use std::thread;
 
 use sardana_collectives::gradient::{GradientBuffer, Sum};
 use sardana_collectives::layout::Layout;
+use sardana_collectives::limits::CHUNK_BYTES;
 use sardana_collectives::links;
 use sardana_collectives::reduce;
 use sardana_collectives::ring::{self, RingConfig, RingError, RingInput, RingLinks};
@@ -62,9 +63,13 @@ impl Ranks {
     pub(crate) fn any(seed: u64) -> Self {
         let mut numbers = Numbers::new(seed);
         let mut below = |bound: u64| numbers.below(bound);
-        let longest = if below(32) == 0 { 50_000 } else { 40 };
+        // The first tensor ends about where a chunk of numbers of four bytes does, or is small like the others.
+        let mut least = if below(8) == 0 { CHUNK_BYTES as u64 / 4 - 40 } else { 0 };
         let (is_wide, is_mixed) = (below(4) == 0, below(8) == 0);
-        let tensors = (0..1 + below(3)).map(|_| (below(longest) as usize, is_wide != (is_mixed && below(2) == 0)));
+        let tensors = (0..1 + below(3)).map(|_| {
+            let length = std::mem::take(&mut least) + below(60);
+            (length as usize, is_wide != (is_mixed && below(2) == 0))
+        });
         let tensors = tensors.collect();
         Self {
             tensors,

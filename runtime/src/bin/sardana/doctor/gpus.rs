@@ -107,7 +107,9 @@ mod with_cuda {
     pub(super) fn library(library: Library) -> Finding {
         let needed_for = match library.name {
             "NVRTC" => "kernels that a program compiles as it runs; those of Sardana come compiled",
-            "NCCL" => "sums in fast order, where a program makes them by `sardana_cuda::nccl`; no job of Sardana's does",
+            "NCCL" => {
+                "sums in fast order, of jobs whose model sums its gradients by it, and of programs that call `sardana_cuda::nccl`"
+            }
             _ => "layers of frameworks that compute on a GPU; none of Sardana's kernels calls it",
         };
         let finding = match library.found {
