@@ -211,7 +211,8 @@ fn beside_gradients(state: usize, will_hold: usize, device: Option<&DeviceMemory
 }
 
 /// What a worker that may use `memory` bytes has for gradients and links: what is left beside what its model has needed at most while it was probed,
-/// and a copy of its state, for joiners and for checkpoints, and what it will hold.
+/// and a copy of its state, and what it will hold. What it needed has a copy already, which the probe made and which serves joiners and checkpoints since; the
+/// other is for a state or a snapshot that comes while they hold that.
 fn gradient_memory(memory: Option<u64>, used: Option<Used>, beside: u64) -> u64 {
     let Some((memory, used)) = memory.zip(used) else {
         return u64::MAX;

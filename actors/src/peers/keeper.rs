@@ -32,7 +32,7 @@ pub trait Keeper: Debug + Send + Sync {
     /// wait for.
     fn hash(&self, pieces: &StatePieces, share: Share, bytes: &[u8]) -> StateHash;
 
-    /// Memory for a state that comes.
+    /// Memory for a state that comes, and for copies of the state.
     fn spare(&self) -> &Spare;
 
     /// So many more bytes of a state have come or were hashed: the worker is at work.

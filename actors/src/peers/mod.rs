@@ -206,7 +206,7 @@ impl Peers {
 
     /// A whole state that is in such memory, to be read.
     pub(crate) fn state_in(&self, room: BytesMut) -> Bytes {
-        self.keeper.spare().lent(room)
+        self.keeper.spare().read_only(room)
     }
 
     #[cfg(test)]

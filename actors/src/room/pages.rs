@@ -11,8 +11,8 @@ use bytes::BytesMut;
 #[cfg(target_os = "linux")]
 const LARGE: usize = 2 << 20;
 
-/// Memory in which there is no large page for certain: it costs little, whatever becomes of it.
-pub(super) const SMALL: usize = 4 << 20;
+/// Memory of fewer bytes need not have a whole large page in it. It costs little, whatever becomes of it.
+pub(super) const LARGE_BYTES: usize = 4 << 20;
 
 /// So many zeros, to be filled from several sides, in large pages where the system has them.
 #[must_use]
@@ -34,23 +34,20 @@ fn large(memory: &mut [u8]) {
 #[cfg(not(target_os = "linux"))]
 fn large(_: &mut [u8]) {}
 
-/// The system may take this memory's pages as soon as it lacks memory. What is in it is anything from now on, until it is written to: each page that is
-/// stays. Whether the system can do so; small memory it leaves as it is. (`MADV_FREE`, in madvise(2).)
+/// Leaves this memory's pages to the system, which takes them when it lacks memory. What is in it is anything from then on, until it is written to: each page
+/// that is stays. False if the system cannot do that. (`MADV_FREE`, in madvise(2).)
 #[cfg(target_os = "linux")]
-pub(super) fn may_be_taken(memory: &mut [u8]) -> bool {
-    if memory.len() < SMALL {
-        return true;
-    }
+pub(super) fn leave(memory: &mut [u8]) -> bool {
     let advised = advise(memory, rustix::mm::Advice::LinuxFree).unwrap_or(Ok(()));
     advised
-        .inspect_err(|error| tracing::debug!(%error, "the system takes no pages that it may take"))
+        .inspect_err(|error| tracing::debug!(%error, "no pages can be left to the system"))
         .is_ok()
 }
 
-/// Whether it is small: this system cannot.
+/// False: this system cannot.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn may_be_taken(memory: &mut [u8]) -> bool {
-    memory.len() < SMALL
+pub(super) fn leave(_: &mut [u8]) -> bool {
+    false
 }
 
 /// Each page of it is there from now on.
@@ -70,7 +67,7 @@ fn advise(memory: &mut [u8], advice: rustix::mm::Advice) -> Option<rustix::io::R
     let whole = memory.len().checked_sub(begin).map(|rest| rest - rest % LARGE)?;
     let memory = memory.get_mut(begin..begin + whole).filter(|memory| !memory.is_empty())?;
     // SAFETY: the memory is this process's own and borrowed for writing. Either advice leaves it readable and writable. What it reads as may change after
-    // `LinuxFree` until it is written to, which is why that is said of `may_be_taken`; any byte is one that this type may have.
+    // `LinuxFree` until it is written to, which is why that is said of `leave`; any byte is one that this type may have.
     Some(unsafe { rustix::mm::madvise(memory.as_mut_ptr().cast(), memory.len(), advice) })
 }
 
@@ -105,11 +102,11 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_taken_can_be_written_to_again() {
-        for length in [0, 1, SMALL - 1, SMALL, (9 << 20) + 17] {
+    fn what_was_left_can_be_written_to_again() {
+        for length in [0, 1, LARGE_BYTES - 1, LARGE_BYTES, (9 << 20) + 17] {
             let mut memory = zeros(length);
             memory.fill(7);
-            assert!(may_be_taken(&mut memory) || cfg!(not(target_os = "linux")));
+            leave(&mut memory);
             memory.fill(9);
             assert!(memory.iter().all(|&byte| byte == 9));
         }

@@ -1,82 +1,143 @@
 //! Memory that a state was in, for the next one that comes, or for shares of this one: a worker has it from its probe, which copies state 0. While nothing
-//! uses it the system may take its pages, and does when it lacks memory; so it keeps no one from anything.
+//! uses it the system may take its pages, and does when it lacks memory; so it keeps no one from anything. Where a system cannot do that (all but Linux) large
+//! memory is given back.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use bytes::{Bytes, BytesMut};
 
-use super::pages::{self, zeros};
+use super::pages::{self, LARGE_BYTES, zeros};
 
 /// Memory that lies spare, if there is any: one piece. All clones have the same.
-#[derive(Debug, Clone, Default)]
-pub struct Spare(Arc<Mutex<Option<BytesMut>>>);
+#[derive(Clone, Default)]
+pub struct Spare(Arc<Mutex<Option<Memory>>>);
 
 /// Memory for so many bytes, and perhaps more behind them. It lies spare again when it is dropped, or when none of the bytes that it was made into is held.
-#[derive(Debug)]
 pub struct Room {
-    memory: BytesMut,
+    memory: Memory,
     bytes: usize,
     spare: Spare,
 }
 
+#[derive(Default)]
+struct Memory {
+    bytes: BytesMut,
+    /// So many at its beginning may have been written to. The pages of the others were never found, or are left to the system.
+    used: usize,
+}
+
+/// Bytes whose pages are left to the system while others wait for the memory: a tenth of a second, where pages are small.
+const LEFT_AT_ONCE: usize = 1 << 30;
+
 impl Spare {
     /// Nothing uses this memory any more. The larger piece is kept of two.
-    pub fn keep(&self, mut memory: BytesMut) {
-        if !pages::may_be_taken(&mut memory) {
-            return;
-        }
+    pub fn keep(&self, memory: BytesMut) {
+        self.put(Memory {
+            used: memory.len(),
+            bytes: memory,
+        });
+    }
+
+    fn put(&self, memory: Memory) {
+        let bytes = memory.bytes.len();
         let mut kept = self.lock();
-        let before = match &*kept {
-            Some(kept) if kept.len() >= memory.len() => Some(memory),
+        let surplus = match &*kept {
+            Some(kept) if kept.bytes.len() >= bytes => Some(memory),
             Some(_) | None => kept.replace(memory),
         };
-        // To give memory back takes long.
         drop(kept);
-        drop(before);
+        let spare = self.clone();
+        // Whoever wants the memory meanwhile has it.
+        aside(bytes, move || {
+            drop(surplus);
+            spare.leave_pages();
+        });
     }
 
-    /// Memory for a whole state of so many bytes, with anything in it, to be filled from several sides and then [lent](Self::lent).
+    /// Leaves the pages of what lies spare to the system, some after the others, or else gives all of it back.
+    fn leave_pages(&self) {
+        let some_more = || {
+            let mut kept = self.lock();
+            let memory = kept.as_mut()?;
+            if memory.bytes.len() < LARGE_BYTES || memory.used == 0 {
+                return None;
+            }
+            let start = memory.used.saturating_sub(LEFT_AT_ONCE);
+            if pages::leave(&mut memory.bytes[start..memory.used]) {
+                memory.used = start;
+                Some(None)
+            } else {
+                Some(kept.take())
+            }
+        };
+        // What is given back is dropped where nobody waits for the lock.
+        while let Some(given_back) = some_more() {
+            drop(given_back);
+        }
+    }
+
+    /// Memory for a whole state of so many bytes, with anything in it, to be filled from several sides and then [read](Self::read_only).
     #[must_use]
     pub fn whole(&self, bytes: usize) -> BytesMut {
-        let spare = self.lock().take_if(|spare| spare.len() == bytes);
-        spare.unwrap_or_else(|| zeros(bytes))
+        let spare = self.lock().take_if(|spare| spare.bytes.len() == bytes);
+        spare.map_or_else(|| zeros(bytes), |spare| spare.bytes)
     }
 
-    /// Room for so many bytes, with anything in it. All its pages are there: where they have to be found that takes longer than to copy as much.
+    /// Room for so many bytes, with anything in it.
     #[must_use]
     pub fn room(&self, bytes: usize) -> Room {
-        let spare = self.lock().take_if(|spare| spare.len() >= bytes);
-        let mut memory = spare.unwrap_or_else(|| zeros(bytes));
-        pages::touch(&mut memory[..bytes]);
+        let spare = self.lock().take_if(|spare| spare.bytes.len() >= bytes);
+        let memory = spare.unwrap_or_else(|| Memory {
+            bytes: zeros(bytes),
+            used: 0,
+        });
         let spare = self.clone();
         Room { memory, bytes, spare }
     }
 
     /// This memory, to be read. It lies spare once nothing of it is held.
     #[must_use]
-    pub fn lent(&self, filled: BytesMut) -> Bytes {
-        Bytes::from(Room {
-            bytes: filled.len(),
-            memory: filled,
-            spare: self.clone(),
-        })
+    pub fn read_only(&self, filled: BytesMut) -> Bytes {
+        let bytes = filled.len();
+        let memory = Memory {
+            bytes: filled,
+            used: bytes,
+        };
+        let spare = self.clone();
+        Bytes::from(Room { memory, bytes, spare })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<BytesMut>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Memory>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Room {
+    /// Finds all pages of the room that are not there, which takes longer than to copy as much.
+    pub fn find_pages(&mut self) {
+        pages::touch(self.as_mut());
+    }
+
+    /// The same memory as room for so many bytes, if there are as many.
+    #[must_use]
+    pub fn of(mut self, bytes: usize) -> Option<Self> {
+        self.bytes = bytes;
+        (bytes <= self.memory.bytes.len()).then_some(self)
     }
 }
 
 impl AsRef<[u8]> for Room {
     fn as_ref(&self) -> &[u8] {
-        &self.memory[..self.bytes]
+        &self.memory.bytes[..self.bytes]
     }
 }
 
 impl AsMut<[u8]> for Room {
     fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[..self.bytes]
+        self.memory.used = self.memory.used.max(self.bytes);
+        &mut self.memory.bytes[..self.bytes]
     }
 }
 
@@ -88,20 +149,39 @@ impl From<Room> for Bytes {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        let (memory, spare) = (std::mem::take(&mut self.memory), std::mem::take(&mut self.spare));
-        if memory.len() < pages::SMALL {
-            return spare.keep(memory);
-        }
-        // It may take hundreds of milliseconds for a GiB, and others' steps may wait for this thread, or for a lock that it holds. Where no thread can be
-        // had the memory is given back here: the closure is dropped with all it holds.
-        let _ = thread::Builder::new()
-            .name("give back".to_owned())
-            .spawn(move || spare.keep(memory));
+        self.spare.put(std::mem::take(&mut self.memory));
     }
+}
+
+impl fmt::Debug for Spare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.lock().as_ref().map(|memory| memory.bytes.len());
+        f.debug_tuple("Spare").field(&bytes).finish()
+    }
+}
+
+impl fmt::Debug for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Room").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+/// Does what may take hundreds of milliseconds for each GiB of memory, of which there are so many bytes: if they are many on another thread, since others' steps may
+/// wait for this one, or for a lock that it holds. (Simulated states are small: no thread comes into a simulation.)
+fn aside(bytes: usize, work: impl FnOnce() + Send + 'static) {
+    if bytes < LARGE_BYTES {
+        return work();
+    }
+    // Where no thread can be had, what the work holds is given back here.
+    let _ = thread::Builder::new().name("give back".to_owned()).spawn(work);
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    #[cfg(target_os = "linux")]
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     /// Small: where the system can take no pages it is kept as well.
@@ -120,7 +200,7 @@ mod tests {
     }
 
     fn place_of(spare: &Spare) -> Option<*const u8> {
-        spare.lock().as_ref().map(|kept| kept.as_ptr())
+        spare.lock().as_ref().map(|kept| kept.bytes.as_ptr())
     }
 
     #[test]
@@ -136,12 +216,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lent_is_spare_once_nothing_of_it_is_held() {
+    fn what_was_read_is_spare_once_nothing_of_it_is_held() {
         let (spare, place) = spare();
-        let lent = spare.lent(spare.whole(BYTES));
-        assert_eq!((lent.as_ptr(), lent.len()), (place, BYTES));
-        let part = lent.slice(1..3);
-        drop(lent);
+        let state = spare.read_only(spare.whole(BYTES));
+        assert_eq!((state.as_ptr(), state.len()), (place, BYTES));
+        let part = state.slice(1..3);
+        drop(state);
         assert_eq!(place_of(&spare), None, "a part of it is held");
         drop(part);
         assert_eq!(place_of(&spare), Some(place));
@@ -193,18 +273,52 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn the_system_may_take_what_lies_spare_and_nothing_that_is_used() {
         const LARGE: usize = 64 << 20;
-        let (spare, place) = spare_of(LARGE);
-        // Pages that nothing was ever written to are not there.
-        spare.room(LARGE).as_mut().fill(7);
-        while place_of(&spare).is_none() {
-            thread::yield_now();
+        if !pages::leave(&mut zeros(LARGE)) {
+            println!("skipped: this system takes no pages that are left to it");
+            return;
         }
+        let (spare, place) = spare_of(LARGE);
         // Its ends are mapped apart, since no large page fits there.
         let middle = place.addr() + LARGE / 2;
-        assert!(may_be_taken(middle) > LARGE * 3 / 4, "all but the ends");
-        let room = spare.room(LARGE / 2);
+        // Pages that nothing was ever written to are not there.
+        spare.room(LARGE).as_mut().fill(7);
+        assert_eq!(place_of(&spare), Some(place), "it is there at once");
+        let until = Instant::now() + Duration::from_secs(60);
+        while may_be_taken(middle) < LARGE * 3 / 4 && Instant::now() < until {
+            thread::yield_now();
+        }
+        assert!(may_be_taken(middle) >= LARGE * 3 / 4, "all but the ends");
+        let mut room = spare.room(LARGE / 2);
+        room.find_pages();
         assert_eq!(room.as_ref().as_ptr(), place);
         let left = may_be_taken(middle);
         assert!((LARGE / 4..=LARGE / 2).contains(&left), "{left}: the half that is not used");
+    }
+
+    #[test]
+    fn what_takes_long_is_done_by_another_thread() {
+        let (sender, done) = mpsc::channel();
+        let is_here = |bytes| {
+            let sender = sender.clone();
+            aside(bytes, move || sender.send(thread::current().id()).unwrap());
+            done.recv().unwrap() == thread::current().id()
+        };
+        assert!(is_here(LARGE_BYTES - 1) && !is_here(LARGE_BYTES));
+    }
+
+    #[test]
+    fn room_serves_for_as_much_as_its_memory_has() {
+        let (spare, place) = spare();
+        let room = spare.room(BYTES / 3).of(BYTES).unwrap();
+        assert_eq!((room.as_ref().as_ptr(), room.as_ref().len()), (place, BYTES));
+        assert!(room.of(BYTES + 1).is_none());
+        assert_eq!(place_of(&spare), Some(place), "it lies spare again");
+    }
+
+    #[test]
+    fn memory_is_told_by_its_length_alone() {
+        let spare = spare().0;
+        assert_eq!(format!("{spare:?}"), "Spare(Some(3000))");
+        assert_eq!(format!("{:?}", spare.room(7)), "Room { bytes: 7, .. }");
     }
 }

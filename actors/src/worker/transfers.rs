@@ -191,7 +191,9 @@ impl Transfers {
         let (driver, pieces, peers) = (Arc::clone(&self.driver), Arc::clone(&self.pieces), Arc::clone(&self.peers));
         let make = move || {
             let bytes = shares.iter().map(|&share| pieces.bytes_of(share).len());
-            driver.room_made(driver.spare().room(bytes.sum()));
+            let mut room = driver.spare().room(bytes.sum());
+            room.find_pages();
+            driver.room_made(room);
         };
         tokio::spawn(async move { peers.environment().blocking(make).await });
     }

@@ -295,8 +295,8 @@ pub const ADOPTION_PATIENCE: Duration = Duration::from_secs(15);
 /// applies them, and a join that never ends is of no use.
 pub const MAX_COPY_ATTEMPTS: u32 = 3;
 
-/// How long a snapshot waits for members to find memory for it: a second or two for each GiB. Then it is taken all the same, and
-/// members that have none find it while the others wait.
+/// How long a snapshot waits for members to find memory for it: a second or two for each GiB of which they have no pages. Then it is taken all the same,
+/// and members that have none find it while the others wait.
 pub const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 
 /// After this long without a word of a snapshot it is asked for again. Only a step that takes longer, or holders that hash for

@@ -226,11 +226,11 @@ mod tests {
         (spec, bytes)
     }
 
-    /// Five pieces: 8 bytes, a whole one and 4 bytes, 8 bytes, nothing, 16 bytes.
     fn room(bytes: usize) -> Room {
         Spare::default().room(bytes)
     }
 
+    /// Five pieces: 8 bytes, a whole one and 4 bytes, 8 bytes, nothing, 16 bytes.
     fn example() -> Fixed {
         Fixed {
             tensors: vec![
@@ -330,6 +330,10 @@ mod tests {
     fn a_model_that_shows_another_state_than_before_is_told_so() {
         let pieces = pieces(&example()).unwrap();
         let other = Line::default();
+        // There it shows more than it did before.
+        let shorter = pieces_of(&state_specs(&other).unwrap()[..1]);
+        let longer = copy_shares(&other, &shorter, &[Share::WHOLE], room).unwrap_err();
+        assert!(matches!(longer, StateError::StateLength { found: 32, .. }), "{longer}");
         for error in [
             copy_shares(&other, &pieces, &[Share::WHOLE], room).unwrap_err(),
             share_hashes(&other, &pieces, 2).unwrap_err(),

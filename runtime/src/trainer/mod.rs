@@ -234,10 +234,7 @@ impl<'a, M: Trainable> Training<'a, M> {
 
 /// What gives room for a copy of so many bytes: what was made before, if it fits.
 fn room_for_copies(made: Option<Room>, spare: Spare) -> impl FnOnce(usize) -> Room {
-    move |bytes| match made {
-        Some(room) if room.as_ref().len() == bytes => room,
-        Some(_) | None => spare.room(bytes),
-    }
+    move |bytes| made.and_then(|room| room.of(bytes)).unwrap_or_else(|| spare.room(bytes))
 }
 
 fn evaluate(model: &dyn Trainable, step: Step) -> Result<Vec<(String, f64)>, TrainingError> {

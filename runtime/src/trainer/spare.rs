@@ -38,7 +38,7 @@ fn what_the_probe_copied_the_state_to_is_for_copies_and_for_states_that_come() {
         state.copy_from_slice(&saved);
         let load = Task::Load {
             step: Step::ZERO,
-            state: driver.spare().lent(state),
+            state: driver.spare().read_only(state),
             shares: vec![],
         };
         assert!(training.perform(load).unwrap().is_continue());
@@ -47,11 +47,12 @@ fn what_the_probe_copied_the_state_to_is_for_copies_and_for_states_that_come() {
 }
 
 #[test]
-fn room_that_was_made_for_other_shares_is_passed_over() {
+fn room_that_was_made_for_other_shares_serves_if_it_is_enough() {
     let spare = Spare::default();
     let made = spare.room(7);
     let place = made.as_ref().as_ptr();
-    assert_eq!(room_for_copies(Some(made), spare.clone())(7).as_ref().as_ptr(), place);
-    assert_eq!(room_for_copies(Some(spare.room(7)), spare.clone())(9).as_ref().len(), 9);
+    let room = room_for_copies(Some(made), spare.clone())(5);
+    assert_eq!((room.as_ref().as_ptr(), room.as_ref().len()), (place, 5));
+    assert_eq!(room_for_copies(Some(room), spare.clone())(9).as_ref().len(), 9);
     assert_eq!(room_for_copies(None, spare)(5).as_ref().len(), 5);
 }

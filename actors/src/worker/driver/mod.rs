@@ -81,7 +81,7 @@ pub enum Task {
     Copy {
         /// The shares.
         shares: Vec<Share>,
-        /// What to copy them into, one after the other, if it was made before. It has just the room for these.
+        /// What to copy them into, one after the other, if it was made before and has room for as many.
         room: Option<Room>,
         /// Where to.
         reply: oneshot::Sender<Vec<Bytes>>,
