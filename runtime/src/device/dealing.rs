@@ -158,6 +158,8 @@ mod tests {
         assert_eq!(of(CUDA, Some("GPU-a,3")), seen);
         assert_eq!(of(DeviceChoice::Cuda(Some(1)), Some("GPU-a,3")), seen[1..]);
         assert_eq!(of(DeviceChoice::Auto, Some("3")), ["CUDA_VISIBLE_DEVICES=3"]);
+        let instances = ["MIG-a1/2/0", "MIG-b2"].map(|gpu| format!("CUDA_VISIBLE_DEVICES={gpu}"));
+        assert_eq!(of(DeviceChoice::Auto, Some("MIG-a1/2/0,MIG-b2")), instances);
         assert_eq!(of(DeviceChoice::Cpu, Some("nonsense")), ["SARDANA_DEVICE=cpu"]);
     }
 
