@@ -171,8 +171,7 @@ pub const TIGHT_LOOPBACK_BYTES: u16 = 15_000;
 /// the path carries less, as most do, the search costs some twenty small losses, once, that slow nothing down.
 pub const NETWORK_BYTES: u16 = 6_540;
 
-/// Bytes that a connection on loopback may have on their way, from its beginning. With four times as many, as many as a socket's buffer has room for, three
-/// peers that sent to one at once lost one datagram of 400 to 5,000, and took 3 to 6 % more of the processors.
+/// Bytes that a connection on loopback may have on their way before anything is acknowledged.
 pub const LOOPBACK_WINDOW_BYTES: usize = 1 << 20;
 
 /// No connection is held to fewer bytes on their way than this many datagrams, however small the kernel's buffer: less than two

@@ -1,8 +1,7 @@
 //! Which datagrams suit the path: loopback carries 64 KiB at once, everywhere else QUIC's own discovery finds what is carried. And which
 //! congestion controller.
 //!
-//! - **Loopback**: CUBIC. Nothing is lost there that a smaller window would have saved: what is on its way fits the sockets' buffers, of four
-//!   peers as well where the kernel gives what is asked for.
+//! - **Loopback**: CUBIC. Nothing is lost there that a smaller window would have saved: the send window keeps to the sockets' buffers.
 //! - **A network**: CUBIC, whose first window is ten of the largest datagrams (RFC 9002, 7.2, has ten as well, but of no more than 14,720 bytes
 //!   together; quinn has 12,000). Over 100 ms a new connection takes 216 ms instead of 409 for 80 KB, and 504 instead of 769 for 800 KB. What
 //!   it sends is paced: of 80 KB nothing found no room where routers held a quarter of what is under way over 20 ms or 100, at 10 Mbit/s
@@ -66,7 +65,7 @@ impl Path {
         };
         Self::Loopback {
             datagram_bytes,
-            window_bytes: buffer_bytes.clamp(LEAST_DATAGRAMS * usize::from(datagram_bytes), LOOPBACK_WINDOW_BYTES),
+            window_bytes: buffer_bytes.max(LEAST_DATAGRAMS * usize::from(datagram_bytes)),
         }
     }
 
@@ -96,7 +95,7 @@ impl Path {
         let mut cubic = CubicConfig::default();
         match self {
             Self::Loopback { window_bytes, .. } => {
-                cubic.initial_window(window_bytes as u64);
+                cubic.initial_window(LOOPBACK_WINDOW_BYTES.min(window_bytes) as u64);
                 Arc::new(cubic)
             }
             Self::Network { reach } => {
@@ -133,7 +132,9 @@ impl Path {
                     .min_mtu(TIGHT_LOOPBACK_BYTES)
                     .initial_mtu(datagram_bytes)
                     .mtu_discovery_config(None)
-                    // Both ends are on one host and got alike buffers. More on the way than fits is dropped by the kernel.
+                    // Both ends are on one host and got alike buffers. More on the way than fits is dropped by the kernel. Several peers that
+                    // send at once may fill one buffer: of three, one datagram of 400 to 5,000 was lost. With a mebibyte each none was, and it took 3 to 6 %
+                    // less of the processors; but on a busy host a process that waits for its turn is sent less meanwhile.
                     .send_window(window_bytes as u64);
             }
         }
@@ -158,7 +159,7 @@ mod tests {
         for (local, datagram_bytes) in [(V4, 65_507), (V6, 65_488)] {
             let path = Path::Loopback {
                 datagram_bytes,
-                window_bytes: LOOPBACK_WINDOW_BYTES,
+                window_bytes: 4 << 20,
             };
             assert_eq!(Path::of(local, 4 << 20, Reach::default()), path);
             assert_eq!(path.accepted_bytes(local), datagram_bytes);
