@@ -7,12 +7,12 @@ use sardana_protocol::state::{StateHash, StatePieces};
 use sardana_protocol::words::Step;
 
 use crate::peers::{Keeper, OutgoingShare, OutgoingSum};
-use crate::room::Spare;
+use crate::room::Reserve;
 
 /// Keeps nothing.
 #[derive(Debug, Default)]
 pub(super) struct Nothing {
-    spare: Spare,
+    reserve: Reserve,
 }
 
 impl Keeper for Nothing {
@@ -40,8 +40,8 @@ impl Keeper for Nothing {
         pieces.hash_of(share, bytes)
     }
 
-    fn spare(&self) -> &Spare {
-        &self.spare
+    fn reserve(&self) -> &Reserve {
+        &self.reserve
     }
 
     fn moved(&self, _: usize) {}

@@ -9,7 +9,7 @@ use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{StateHash, StatePieces};
 use sardana_protocol::words::Step;
 
-use crate::room::Spare;
+use crate::room::Reserve;
 
 /// Keeps a worker's state and sums.
 pub trait Keeper: Debug + Send + Sync {
@@ -33,7 +33,7 @@ pub trait Keeper: Debug + Send + Sync {
     fn hash(&self, pieces: &StatePieces, share: Share, bytes: &[u8]) -> StateHash;
 
     /// Memory for a state that comes, and for copies of the state.
-    fn spare(&self) -> &Spare;
+    fn reserve(&self) -> &Reserve;
 
     /// So many more bytes of a state have come or were hashed: the worker is at work.
     fn moved(&self, bytes: usize);

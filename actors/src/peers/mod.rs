@@ -201,12 +201,12 @@ impl Peers {
 
     /// Memory for a whole state, with anything in it.
     pub(crate) fn state_room(&self) -> BytesMut {
-        self.keeper.spare().whole(self.pieces.bytes())
+        self.keeper.reserve().whole(self.pieces.bytes())
     }
 
     /// A whole state that is in such memory, to be read.
     pub(crate) fn state_in(&self, room: BytesMut) -> Bytes {
-        self.keeper.spare().read_only(room)
+        self.keeper.reserve().read_only(room)
     }
 
     #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Memory for a whole state, or for shares of one. The system takes longer to find new pages than a copy into them takes: so such memory is used
-//! again, and lies spare meanwhile.
+//! again, and lies in reserve meanwhile.
 
 mod pages;
-mod spare;
+mod reserve;
 
 pub use pages::zeros;
-pub use spare::{Room, Spare};
+pub use reserve::{Reserve, Room};

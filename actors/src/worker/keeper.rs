@@ -11,7 +11,7 @@ use sardana_protocol::words::Step;
 use super::driver::names_watched;
 use super::{KeptSum, StepDriver};
 use crate::peers::{Keeper, OutgoingShare, OutgoingSum};
-use crate::room::Spare;
+use crate::room::Reserve;
 
 impl Keeper for StepDriver {
     fn step(&self) -> Step {
@@ -43,8 +43,8 @@ impl Keeper for StepDriver {
         share_hash(bytes.len() as u64, &names)
     }
 
-    fn spare(&self) -> &Spare {
-        Self::spare(self)
+    fn reserve(&self) -> &Reserve {
+        Self::reserve(self)
     }
 
     fn moved(&self, bytes: usize) {

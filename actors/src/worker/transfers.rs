@@ -191,7 +191,7 @@ impl Transfers {
         let (driver, pieces, peers) = (Arc::clone(&self.driver), Arc::clone(&self.pieces), Arc::clone(&self.peers));
         let make = move || {
             let bytes = shares.iter().map(|&share| pieces.bytes_of(share).len());
-            let mut room = driver.spare().room(bytes.sum());
+            let mut room = driver.reserve().room(bytes.sum());
             room.find_pages();
             driver.room_made(room);
         };

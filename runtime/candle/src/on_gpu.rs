@@ -46,7 +46,7 @@ struct Candle {
 
 impl Drop for Candle {
     fn drop(&mut self) {
-        // Candle's code goes with its last tensor, and must stay until it has run. That the device has failed was said by then, or matters to nobody.
+        // Candle's code goes with its last tensor, and must stay until it has run. That the device has failed was said by then, or concerns no other code.
         let _ = self.stream.synchronize();
     }
 }

@@ -213,7 +213,7 @@ mod tests {
     use sardana_protocol::limits::PIECE_BYTES;
     use sardana_protocol::words::Step;
 
-    use sardana_actors::room::Spare;
+    use sardana_actors::room::Reserve;
 
     use super::super::state::state_hash;
     use super::super::toys::{Fixed, Line};
@@ -227,7 +227,7 @@ mod tests {
     }
 
     fn room(bytes: usize) -> Room {
-        Spare::default().room(bytes)
+        Reserve::default().room(bytes)
     }
 
     /// Five pieces: 8 bytes, a whole one and 4 bytes, 8 bytes, nothing, 16 bytes.

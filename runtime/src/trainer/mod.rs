@@ -5,7 +5,7 @@
 mod enqueued;
 mod error;
 #[cfg(test)]
-mod spare;
+mod reserve;
 #[cfg(test)]
 mod summing;
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use sardana_actors::fault::{self, Point};
-use sardana_actors::room::{Room, Spare};
+use sardana_actors::room::{Reserve, Room};
 use sardana_actors::worker::{StepDriver, Task};
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
 use sardana_collectives::summation::Summation;
@@ -45,7 +45,7 @@ pub(crate) struct Prepared<M> {
     pub(crate) layout: Arc<Layout>,
     pub(crate) facts: Facts,
     /// Memory that a state was copied to.
-    pub(crate) spare: BytesMut,
+    pub(crate) reserve: BytesMut,
 }
 
 /// What others need to know of a model.
@@ -74,7 +74,7 @@ pub(crate) fn prepare<M: Trainable>(
     if let (Some(summation), Order::Exact) = (&summation, spec.order) {
         return Err(TrainingError::Summation(summation.name()));
     }
-    let Probed { probe, specs, spare } = probe_closely(&mut model, &sampler).map_err(Box::new)?;
+    let Probed { probe, specs, reserve } = probe_closely(&mut model, &sampler).map_err(Box::new)?;
     let layout = Arc::new(Layout::new(model.gradients(), model.auxiliary().len())?);
     let settings = StateHash::of(settings(&model.describe(), summation.as_deref()).as_bytes());
     let fingerprint =
@@ -98,7 +98,7 @@ pub(crate) fn prepare<M: Trainable>(
         sampler,
         layout,
         facts,
-        spare,
+        reserve,
     })
 }
 
@@ -149,7 +149,7 @@ impl<'a, M: Trainable> Training<'a, M> {
         if prepared.model.share().is_some() {
             driver.copies_beside();
         }
-        driver.spare().keep(take(&mut prepared.spare));
+        driver.reserve().keep(take(&mut prepared.reserve));
         Self {
             prepared,
             driver,
@@ -175,7 +175,7 @@ impl<'a, M: Trainable> Training<'a, M> {
             sampler,
             layout,
             facts,
-            spare: _,
+            reserve: _,
         } = &mut **prepared;
         match task {
             Task::Gradient {
@@ -210,7 +210,7 @@ impl<'a, M: Trainable> Training<'a, M> {
                 driver.loaded();
             }
             Task::Copy { shares, room, reply } => {
-                let (pieces, room) = (&facts.pieces, room_for_copies(room, driver.spare().clone()));
+                let (pieces, room) = (&facts.pieces, room_for_copies(room, driver.reserve().clone()));
                 match model.share() {
                     Some(shared) => {
                         copies.begin_shared(shared, Arc::clone(pieces), shares, room, (driver.mover(), reply))?
@@ -233,8 +233,8 @@ impl<'a, M: Trainable> Training<'a, M> {
 }
 
 /// What gives room for a copy of so many bytes: what was made before, if it fits.
-fn room_for_copies(made: Option<Room>, spare: Spare) -> impl FnOnce(usize) -> Room {
-    move |bytes| made.and_then(|room| room.of(bytes)).unwrap_or_else(|| spare.room(bytes))
+fn room_for_copies(made: Option<Room>, reserve: Reserve) -> impl FnOnce(usize) -> Room {
+    move |bytes| made.and_then(|room| room.of(bytes)).unwrap_or_else(|| reserve.room(bytes))
 }
 
 fn evaluate(model: &dyn Trainable, step: Step) -> Result<Vec<(String, f64)>, TrainingError> {

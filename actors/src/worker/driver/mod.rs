@@ -8,6 +8,7 @@ mod arrival;
 mod buffers;
 mod copies;
 mod device_memory;
+mod for_others;
 mod inner;
 mod keeping;
 mod meter;
@@ -28,18 +29,14 @@ use sardana_protocol::job::JobSpec;
 use sardana_protocol::member::{Event, Heartbeat, Member};
 use sardana_protocol::memory::{DeviceMemory, sums_kept};
 use sardana_protocol::messages::{Introduction, StepReport, WorkerMessage};
-use sardana_protocol::snapshot::{Share, SnapshotId};
+use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Pace, ShardRange, Step};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-#[cfg(doc)]
-use sardana_protocol::member::NetworkCommand;
-
 use super::tally::TallyFile;
-use crate::room::{Room, Spare};
+use crate::room::{Reserve, Room};
 pub use arrival::{Arrival, Mismatch, SavedState};
-use copies::Haste;
 use inner::Inner;
 pub(crate) use keeping::names_watched;
 pub use keeping::{HeldShare, KeptSum};
@@ -117,7 +114,7 @@ pub struct StepDriver {
     ring: PresentRing,
     layout: Arc<Layout>,
     moved: Moved,
-    spare: Spare,
+    reserve: Reserve,
     device_memory: Mutex<Option<DeviceMemory>>,
 }
 
@@ -133,7 +130,7 @@ impl StepDriver {
             ring: PresentRing::default(),
             layout,
             moved: Moved::default(),
-            spare: Spare::default(),
+            reserve: Reserve::default(),
             device_memory: Mutex::default(),
         };
         (Arc::new(driver), outbox)
@@ -147,8 +144,8 @@ impl StepDriver {
 
     /// Memory for a state that comes, and for copies of the state.
     #[must_use]
-    pub const fn spare(&self) -> &Spare {
-        &self.spare
+    pub const fn reserve(&self) -> &Reserve {
+        &self.reserve
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -328,55 +325,6 @@ impl StepDriver {
     pub fn end(&self) {
         self.lock().end();
         self.changed.notify_all();
-    }
-
-    /// Here is room for the shares that [`NetworkCommand::MakeRoom`] spoke of.
-    pub fn room_made(&self, room: Room) {
-        let mut inner = self.lock();
-        inner.keeping.room_made(room);
-        inner.handle(Event::RoomMade);
-    }
-
-    /// The shares that [`ActorCommand::Snapshot`] spoke of are being copied or hashed, and more of them are than when this was last said.
-    pub fn still_hashing(&self, snapshot: SnapshotId) {
-        self.lock().handle(Event::Hashing { snapshot });
-    }
-
-    /// The shares that [`ActorCommand::Snapshot`] spoke of are hashed: from now on they are there for others, unless another snapshot is
-    /// wanted by now.
-    pub fn snapshotted(&self, snapshot: SnapshotId, shares: Vec<HeldShare>) {
-        self.lock().snapshotted(snapshot, shares);
-        self.changed.notify_all();
-    }
-
-    /// The sum of `step`, if it is here.
-    #[must_use]
-    pub fn sum_of(&self, step: Step) -> Option<KeptSum> {
-        self.lock().keeping.sum(step)
-    }
-
-    /// The sum of `step`. Waits for it if it is yet to come. None once it cannot come any more: it was let go of, the state was
-    /// replaced by a later one, or the worker ends.
-    pub async fn coming_sum(&self, step: Step) -> Option<KeptSum> {
-        let coming = self.lock().coming_sum(step);
-        match coming {
-            Ok(sum) => Some(sum),
-            Err(receiver) => receiver?.await.ok(),
-        }
-    }
-
-    /// A share of the snapshot at `step`, if it is held.
-    #[must_use]
-    pub fn share_of(&self, step: Step, share: Share) -> Option<HeldShare> {
-        self.lock().keeping.share(step, share)
-    }
-
-    /// The state at `step`, copied by the training thread as soon as it is free. None if the state stands elsewhere by then, or the
-    /// worker ends.
-    pub async fn state_at(&self, step: Step) -> Option<Bytes> {
-        let receiver = self.lock().copy(step, vec![Share::WHOLE], Haste::AtOnce)?;
-        self.changed.notify_all();
-        receiver.await.ok()?.pop()
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Probed {
     /// The state's tensors. To be shown them once more may take long: where a state lies on a device, all of it is copied for that.
     pub(crate) specs: Vec<TensorSpec>,
     /// The memory that a copy of the state was in: another state may lie there.
-    pub(crate) spare: BytesMut,
+    pub(crate) reserve: BytesMut,
 }
 
 /// The same as [`probe`].
@@ -98,7 +98,7 @@ pub(crate) fn probe_closely(model: &mut dyn Trainable, sampler: &Sampler) -> Res
     Ok(Probed {
         probe: Probe { state_zero, after },
         specs,
-        spare: saved,
+        reserve: saved,
     })
 }
 

@@ -159,7 +159,7 @@ fn room_of_snapshot(driver: &StepDriver, step: u64) -> Option<usize> {
 fn shares_are_copied_into_the_room_that_was_made_for_them() {
     let (driver, mut outbox) = alone();
     while outbox.commands.try_recv().is_ok() {}
-    driver.room_made(driver.spare().room(7));
+    driver.room_made(driver.reserve().room(7));
     assert_eq!(room_of_snapshot(&driver, 1), None, "it was not wanted");
     while outbox.commands.try_recv().is_ok() {}
     while outbox.messages.try_recv().is_ok() {}
@@ -167,12 +167,12 @@ fn shares_are_copied_into_the_room_that_was_made_for_them() {
     assert!(
         matches!(outbox.commands.try_recv(), Ok(ActorCommand::Network(NetworkCommand::MakeRoom { shares: wanted })) if wanted == shares())
     );
-    driver.room_made(driver.spare().room(7));
+    driver.room_made(driver.reserve().room(7));
     assert!(matches!(outbox.messages.try_recv(), Ok(WorkerMessage::RoomMade { .. })));
     assert_eq!(room_of_snapshot(&driver, 3), Some(7));
     assert_eq!(room_of_snapshot(&driver, 5), None, "it is used once");
     make_room(&driver, shares());
-    driver.room_made(driver.spare().room(7));
+    driver.room_made(driver.reserve().room(7));
     make_room(&driver, vec![]);
     assert_eq!(room_of_snapshot(&driver, 7), None, "the snapshot was not to come");
 }

@@ -15,6 +15,7 @@ use sardana_protocol::job::Order;
 use sardana_protocol::messages::{CatchUp, CoordinatorMessage, Form, MemberAddress, Trailer};
 use sardana_protocol::plan::Visit;
 use sardana_protocol::samples;
+use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::{Generation, Incarnation, Rank, WorkerId};
 
 use super::*;

@@ -11,12 +11,12 @@ fn prepared() -> Prepared<Line> {
 #[test]
 fn what_the_probe_copied_the_state_to_is_for_copies_and_for_states_that_come() {
     let mut prepared = prepared();
-    let (bytes, place) = (prepared.spare.len(), prepared.spare.as_ptr());
+    let (bytes, place) = (prepared.reserve.len(), prepared.reserve.as_ptr());
     assert_eq!(bytes, prepared.facts.pieces.bytes());
     let saved = save(&prepared.model).unwrap();
     let (driver, _outbox) = StepDriver::new(&line_spec(1), Arc::clone(&prepared.layout), None);
     let mut training = Training::begin(&mut prepared, &driver, Copies::at_once());
-    assert!(training.prepared.spare.is_empty(), "it is given away");
+    assert!(training.prepared.reserve.is_empty(), "it is given away");
 
     for _ in 0..2 {
         // Two shares of three, as a snapshot of three members has them.
@@ -30,29 +30,29 @@ fn what_the_probe_copied_the_state_to_is_for_copies_and_for_states_that_come() {
         assert!(training.perform(copy).unwrap().is_continue());
         let copied = copied.try_recv().unwrap();
         assert_eq!(copied[0].as_ptr(), place);
-        assert_ne!(driver.spare().whole(bytes).as_ptr(), place, "it is held");
+        assert_ne!(driver.reserve().whole(bytes).as_ptr(), place, "it is held");
         drop(copied);
 
-        let mut state = driver.spare().whole(bytes);
+        let mut state = driver.reserve().whole(bytes);
         assert_eq!(state.as_ptr(), place, "nothing of the copy is held");
         state.copy_from_slice(&saved);
         let load = Task::Load {
             step: Step::ZERO,
-            state: driver.spare().read_only(state),
+            state: driver.reserve().read_only(state),
             shares: vec![],
         };
         assert!(training.perform(load).unwrap().is_continue());
     }
-    assert_eq!(driver.spare().whole(bytes).as_ptr(), place, "the state that came is loaded");
+    assert_eq!(driver.reserve().whole(bytes).as_ptr(), place, "the state that came is loaded");
 }
 
 #[test]
 fn room_that_was_made_for_other_shares_serves_if_it_is_enough() {
-    let spare = Spare::default();
-    let made = spare.room(7);
+    let reserve = Reserve::default();
+    let made = reserve.room(7);
     let place = made.as_ref().as_ptr();
-    let room = room_for_copies(Some(made), spare.clone())(5);
+    let room = room_for_copies(Some(made), reserve.clone())(5);
     assert_eq!((room.as_ref().as_ptr(), room.as_ref().len()), (place, 5));
-    assert_eq!(room_for_copies(Some(room), spare.clone())(9).as_ref().len(), 9);
-    assert_eq!(room_for_copies(None, spare)(5).as_ref().len(), 5);
+    assert_eq!(room_for_copies(Some(room), reserve.clone())(9).as_ref().len(), 9);
+    assert_eq!(room_for_copies(None, reserve)(5).as_ref().len(), 5);
 }

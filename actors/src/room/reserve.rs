@@ -1,6 +1,6 @@
 //! Memory that a state was in, for the next one that comes, or for shares of this one: a worker has it from its probe, which copies state 0. While nothing
-//! uses it the system may take its pages, and does when it lacks memory; so it keeps no one from anything. Where a system cannot do that (all but Linux) large
-//! memory is given back.
+//! uses it the system may take its pages, and does when it lacks memory, so that other processes lack nothing for it. Where a system cannot do that (all but
+//! Linux) large memory is given back.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,15 +10,15 @@ use bytes::{Bytes, BytesMut};
 
 use super::pages::{self, LARGE_BYTES, zeros};
 
-/// Memory that lies spare, if there is any: one piece. All clones have the same.
+/// Memory that lies in reserve, if there is any: one piece. All clones have the same.
 #[derive(Clone, Default)]
-pub struct Spare(Arc<Mutex<Option<Memory>>>);
+pub struct Reserve(Arc<Mutex<Option<Memory>>>);
 
-/// Memory for so many bytes, and perhaps more behind them. It lies spare again when it is dropped, or when none of the bytes that it was made into is held.
+/// Memory for so many bytes, and perhaps more behind them. It lies in reserve again when it is dropped, or when none of the bytes that it was made into is held.
 pub struct Room {
     memory: Memory,
     bytes: usize,
-    spare: Spare,
+    reserve: Reserve,
 }
 
 #[derive(Default)]
@@ -28,10 +28,16 @@ struct Memory {
     used: usize,
 }
 
+impl Memory {
+    fn has_pages_to_leave(&self) -> bool {
+        self.bytes.len() >= LARGE_BYTES && self.used > 0
+    }
+}
+
 /// Bytes whose pages are left to the system while others wait for the memory: a tenth of a second, where pages are small.
 const LEFT_AT_ONCE: usize = 1 << 30;
 
-impl Spare {
+impl Reserve {
     /// Nothing uses this memory any more. The larger piece is kept of two.
     pub fn keep(&self, memory: BytesMut) {
         self.put(Memory {
@@ -48,56 +54,52 @@ impl Spare {
             Some(_) | None => kept.replace(memory),
         };
         drop(kept);
-        let spare = self.clone();
-        // Whoever wants the memory meanwhile has it.
+        let reserve = self.clone();
+        // A task that wants the memory meanwhile has it.
         aside(bytes, move || {
             drop(surplus);
-            spare.leave_pages();
+            reserve.leave_pages();
         });
     }
 
-    /// Leaves the pages of what lies spare to the system, some after the others, or else gives all of it back.
+    /// Leaves the pages of what lies in reserve to the system, some after the others, or else gives all of it back.
     fn leave_pages(&self) {
-        let some_more = || {
+        loop {
             let mut kept = self.lock();
-            let memory = kept.as_mut()?;
-            if memory.bytes.len() < LARGE_BYTES || memory.used == 0 {
-                return None;
-            }
+            let Some(memory) = kept.as_mut().filter(|memory| memory.has_pages_to_leave()) else {
+                return;
+            };
             let start = memory.used.saturating_sub(LEFT_AT_ONCE);
-            if pages::leave(&mut memory.bytes[start..memory.used]) {
-                memory.used = start;
-                Some(None)
-            } else {
-                Some(kept.take())
+            if !pages::leave(&mut memory.bytes[start..memory.used]) {
+                let given_back = kept.take();
+                // To give it back takes long.
+                drop(kept);
+                return drop(given_back);
             }
-        };
-        // What is given back is dropped where nobody waits for the lock.
-        while let Some(given_back) = some_more() {
-            drop(given_back);
+            memory.used = start;
         }
     }
 
     /// Memory for a whole state of so many bytes, with anything in it, to be filled from several sides and then [read](Self::read_only).
     #[must_use]
     pub fn whole(&self, bytes: usize) -> BytesMut {
-        let spare = self.lock().take_if(|spare| spare.bytes.len() == bytes);
-        spare.map_or_else(|| zeros(bytes), |spare| spare.bytes)
+        let kept = self.lock().take_if(|kept| kept.bytes.len() == bytes);
+        kept.map_or_else(|| zeros(bytes), |kept| kept.bytes)
     }
 
     /// Room for so many bytes, with anything in it.
     #[must_use]
     pub fn room(&self, bytes: usize) -> Room {
-        let spare = self.lock().take_if(|spare| spare.bytes.len() >= bytes);
-        let memory = spare.unwrap_or_else(|| Memory {
+        let kept = self.lock().take_if(|kept| kept.bytes.len() >= bytes);
+        let memory = kept.unwrap_or_else(|| Memory {
             bytes: zeros(bytes),
             used: 0,
         });
-        let spare = self.clone();
-        Room { memory, bytes, spare }
+        let reserve = self.clone();
+        Room { memory, bytes, reserve }
     }
 
-    /// This memory, to be read. It lies spare once nothing of it is held.
+    /// This memory, to be read. It lies in reserve once nothing of it is held.
     #[must_use]
     pub fn read_only(&self, filled: BytesMut) -> Bytes {
         let bytes = filled.len();
@@ -105,8 +107,8 @@ impl Spare {
             bytes: filled,
             used: bytes,
         };
-        let spare = self.clone();
-        Bytes::from(Room { memory, bytes, spare })
+        let reserve = self.clone();
+        Bytes::from(Room { memory, bytes, reserve })
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Memory>> {
@@ -149,14 +151,14 @@ impl From<Room> for Bytes {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        self.spare.put(std::mem::take(&mut self.memory));
+        self.reserve.put(std::mem::take(&mut self.memory));
     }
 }
 
-impl fmt::Debug for Spare {
+impl fmt::Debug for Reserve {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.lock().as_ref().map(|memory| memory.bytes.len());
-        f.debug_tuple("Spare").field(&bytes).finish()
+        f.debug_tuple("Reserve").field(&bytes).finish()
     }
 }
 
@@ -187,72 +189,72 @@ mod tests {
     /// Small: where the system can take no pages it is kept as well.
     const BYTES: usize = 3_000;
 
-    /// Memory that is spare, and where it is.
-    fn spare() -> (Spare, *const u8) {
-        spare_of(BYTES)
+    /// Memory that is in reserve, and where it is.
+    fn reserve() -> (Reserve, *const u8) {
+        reserve_of(BYTES)
     }
 
-    fn spare_of(bytes: usize) -> (Spare, *const u8) {
-        let (spare, memory) = (Spare::default(), zeros(bytes));
+    fn reserve_of(bytes: usize) -> (Reserve, *const u8) {
+        let (reserve, memory) = (Reserve::default(), zeros(bytes));
         let place = memory.as_ptr();
-        spare.keep(memory);
-        (spare, place)
+        reserve.keep(memory);
+        (reserve, place)
     }
 
-    fn place_of(spare: &Spare) -> Option<*const u8> {
-        spare.lock().as_ref().map(|kept| kept.bytes.as_ptr())
+    fn place_of(reserve: &Reserve) -> Option<*const u8> {
+        reserve.lock().as_ref().map(|kept| kept.bytes.as_ptr())
     }
 
     #[test]
     fn a_state_is_put_where_the_last_one_was_if_it_is_as_long() {
-        let (spare, place) = spare();
+        let (reserve, place) = reserve();
         for bytes in [0, BYTES - 1, BYTES + 1] {
-            assert_eq!(spare.whole(bytes).len(), bytes);
+            assert_eq!(reserve.whole(bytes).len(), bytes);
         }
-        let state = spare.whole(BYTES);
+        let state = reserve.whole(BYTES);
         assert_eq!((state.as_ptr(), state.len()), (place, BYTES));
-        let another = spare.whole(BYTES);
+        let another = reserve.whole(BYTES);
         assert!(another.as_ptr() != place && another.len() == BYTES, "that is in use");
     }
 
     #[test]
-    fn what_was_read_is_spare_once_nothing_of_it_is_held() {
-        let (spare, place) = spare();
-        let state = spare.read_only(spare.whole(BYTES));
+    fn what_was_read_is_in_reserve_once_nothing_of_it_is_held() {
+        let (reserve, place) = reserve();
+        let state = reserve.read_only(reserve.whole(BYTES));
         assert_eq!((state.as_ptr(), state.len()), (place, BYTES));
         let part = state.slice(1..3);
         drop(state);
-        assert_eq!(place_of(&spare), None, "a part of it is held");
+        assert_eq!(place_of(&reserve), None, "a part of it is held");
         drop(part);
-        assert_eq!(place_of(&spare), Some(place));
-        assert_eq!(spare.whole(BYTES).len(), BYTES, "all of it");
+        assert_eq!(place_of(&reserve), Some(place));
+        assert_eq!(reserve.whole(BYTES).len(), BYTES, "all of it");
     }
 
     #[test]
     fn room_for_less_is_found_there_and_comes_back_as_it_was() {
-        let (spare, place) = spare();
-        let mut room = spare.room(BYTES / 3);
+        let (reserve, place) = reserve();
+        let mut room = reserve.room(BYTES / 3);
         assert_eq!((room.as_ref().as_ptr(), room.as_ref().len()), (place, BYTES / 3));
         room.as_mut().fill(7);
         let bytes = Bytes::from(room);
         assert!(bytes.len() == BYTES / 3 && bytes.iter().all(|&byte| byte == 7));
         drop(bytes);
-        assert_eq!(place_of(&spare), Some(place));
-        let unused = spare.room(BYTES);
+        assert_eq!(place_of(&reserve), Some(place));
+        let unused = reserve.room(BYTES);
         drop(unused);
-        assert_eq!(place_of(&spare), Some(place), "a copy that was not made");
-        assert_eq!(spare.room(BYTES + 1).as_ref().len(), BYTES + 1, "there is less");
+        assert_eq!(place_of(&reserve), Some(place), "a copy that was not made");
+        assert_eq!(reserve.room(BYTES + 1).as_ref().len(), BYTES + 1, "there is less");
     }
 
     #[test]
     fn the_larger_piece_is_kept_of_two() {
-        let (spare, place) = spare();
-        spare.keep(zeros(BYTES - 1));
-        assert_eq!(place_of(&spare), Some(place));
+        let (reserve, place) = reserve();
+        reserve.keep(zeros(BYTES - 1));
+        assert_eq!(place_of(&reserve), Some(place));
         let larger = zeros(BYTES + 1);
         let place = larger.as_ptr();
-        spare.keep(larger);
-        assert_eq!(place_of(&spare), Some(place));
+        reserve.keep(larger);
+        assert_eq!(place_of(&reserve), Some(place));
     }
 
     /// Bytes of the mapping around this address that the system may take: `LazyFree` in proc_pid_smaps(5).
@@ -271,24 +273,24 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn the_system_may_take_what_lies_spare_and_nothing_that_is_used() {
+    fn the_system_may_take_what_lies_in_reserve_and_nothing_that_is_used() {
         const LARGE: usize = 64 << 20;
         if !pages::leave(&mut zeros(LARGE)) {
             println!("skipped: this system takes no pages that are left to it");
             return;
         }
-        let (spare, place) = spare_of(LARGE);
+        let (reserve, place) = reserve_of(LARGE);
         // Its ends are mapped apart, since no large page fits there.
         let middle = place.addr() + LARGE / 2;
         // Pages that nothing was ever written to are not there.
-        spare.room(LARGE).as_mut().fill(7);
-        assert_eq!(place_of(&spare), Some(place), "it is there at once");
+        reserve.room(LARGE).as_mut().fill(7);
+        assert_eq!(place_of(&reserve), Some(place), "it is there at once");
         let until = Instant::now() + Duration::from_secs(60);
         while may_be_taken(middle) < LARGE * 3 / 4 && Instant::now() < until {
             thread::yield_now();
         }
         assert!(may_be_taken(middle) >= LARGE * 3 / 4, "all but the ends");
-        let mut room = spare.room(LARGE / 2);
+        let mut room = reserve.room(LARGE / 2);
         room.find_pages();
         assert_eq!(room.as_ref().as_ptr(), place);
         let left = may_be_taken(middle);
@@ -308,17 +310,17 @@ mod tests {
 
     #[test]
     fn room_serves_for_as_much_as_its_memory_has() {
-        let (spare, place) = spare();
-        let room = spare.room(BYTES / 3).of(BYTES).unwrap();
+        let (reserve, place) = reserve();
+        let room = reserve.room(BYTES / 3).of(BYTES).unwrap();
         assert_eq!((room.as_ref().as_ptr(), room.as_ref().len()), (place, BYTES));
         assert!(room.of(BYTES + 1).is_none());
-        assert_eq!(place_of(&spare), Some(place), "it lies spare again");
+        assert_eq!(place_of(&reserve), Some(place), "it lies in reserve again");
     }
 
     #[test]
     fn memory_is_told_by_its_length_alone() {
-        let spare = spare().0;
-        assert_eq!(format!("{spare:?}"), "Spare(Some(3000))");
-        assert_eq!(format!("{:?}", spare.room(7)), "Room { bytes: 7, .. }");
+        let reserve = reserve().0;
+        assert_eq!(format!("{reserve:?}"), "Reserve(Some(3000))");
+        assert_eq!(format!("{:?}", reserve.room(7)), "Room { bytes: 7, .. }");
     }
 }
