@@ -25,7 +25,7 @@ pub use buffer::{GradientBuffer, GradientView};
 pub(crate) use filling::Filling;
 pub use memory::Lowering;
 pub(crate) use passing::Passed;
-pub use passing::Passing;
+pub use passing::{Passing, Slot};
 pub use place::{TensorPlace, TensorPlaces};
 pub use resident::{Resident, ResidentError};
 pub use sum::{Mean, RUN_ELEMENTS, Sum, SumLengthError};

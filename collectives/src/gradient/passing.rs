@@ -1,5 +1,7 @@
 //! A part of a running sum on its way through memory elsewhere, where gradients lie that are added to it. Knows not where that is.
 
+use std::any::Any;
+use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,6 +10,21 @@ use tokio::sync::oneshot;
 
 use super::{Resident, ResidentError};
 
+/// Memory of the host through which parts of a running sum pass, one after the other. What they pass copies from it and to it.
+pub trait Slot: Any + Debug + Send {
+    /// Its bytes, [`LOWERED_BYTES`](crate::limits::LOWERED_BYTES) or more, once nothing copies from it or to it any more.
+    ///
+    /// # Errors
+    /// When what copies has failed.
+    fn bytes(&mut self) -> Result<&mut [u8], ResidentError>;
+}
+
+impl Slot for Vec<u8> {
+    fn bytes(&mut self) -> Result<&mut [u8], ResidentError> {
+        Ok(self)
+    }
+}
+
 /// A part of a running sum, or room for one that begins: at most [`LOWERED_BYTES`](crate::limits::LOWERED_BYTES) of the tensors, all of whose elements are of one
 /// type, and zeros between them. One that is dropped unfinished fails.
 #[derive(Debug)]
@@ -15,33 +32,29 @@ pub struct Passing {
     range: Range<usize>,
     dtype: Dtype,
     begins: bool,
-    bytes: Vec<u8>,
+    slot: Box<dyn Slot>,
     stays: Option<Arc<dyn Resident>>,
-    done: oneshot::Sender<Result<Vec<u8>, ResidentError>>,
+    done: oneshot::Sender<Result<Box<dyn Slot>, ResidentError>>,
 }
 
 /// Where it comes when it is finished.
-pub(crate) type Passed = oneshot::Receiver<Result<Vec<u8>, ResidentError>>;
+pub(crate) type Passed = oneshot::Receiver<Result<Box<dyn Slot>, ResidentError>>;
 
 impl Passing {
-    /// The bytes `range` of a gradient, which `bytes` begins with. What else is there stays.
-    ///
-    /// # Panics
-    /// When there are fewer.
+    /// The bytes `range` of a gradient, which `slot` begins with. What else is there stays.
     pub(crate) fn new(
         range: Range<usize>,
         dtype: Dtype,
         begins: bool,
-        bytes: Vec<u8>,
+        slot: Box<dyn Slot>,
         stays: Option<Arc<dyn Resident>>,
     ) -> (Self, Passed) {
-        assert!(range.len() <= bytes.len(), "what passes is here");
         let (done, passed) = oneshot::channel();
         let passing = Self {
             range,
             dtype,
             begins,
-            bytes,
+            slot,
             stays,
             done,
         };
@@ -60,10 +73,16 @@ impl Passing {
         self.dtype
     }
 
-    /// The sum so far. None where it begins with the first gradient, bit for bit.
+    /// Whether the sum begins with the first gradient, bit for bit: then there is none so far.
     #[must_use]
-    pub fn running(&self) -> Option<&[u8]> {
-        (!self.begins).then(|| &self.bytes[..self.range.len()])
+    pub const fn begins(&self) -> bool {
+        self.begins
+    }
+
+    /// Where the sum so far is, in as many bytes as the range has, and where the finished one is to be: a slot of the [`Resident`] that the part is to pass.
+    #[must_use]
+    pub fn slot(&mut self) -> &mut dyn Slot {
+        &mut *self.slot
     }
 
     /// In what the sum is to stay as well, if it is finished here: memory that [`Resident::another`] gave. It is told once.
@@ -72,11 +91,10 @@ impl Passing {
         self.stays.take()
     }
 
-    /// Lets `write` write the sum.
-    pub fn finish(mut self, write: impl FnOnce(&mut [u8])) {
-        write(&mut self.bytes[..self.range.len()]);
+    /// The sum is in its slot.
+    pub fn finish(self) {
         // A ring that was given up does not want it any more.
-        let _ = self.done.send(Ok(self.bytes));
+        let _ = self.done.send(Ok(self.slot));
     }
 
     /// It could not be added up.

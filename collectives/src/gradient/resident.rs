@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sardana_protocol::state::Dtype;
 
 use super::memory::Lowering;
-use super::passing::Passing;
+use super::passing::{Passing, Slot};
 use crate::layout::Layout;
 use crate::limits::{LOWERED_AHEAD, LOWERED_BYTES};
 
@@ -34,6 +34,14 @@ pub trait Resident: Any + fmt::Debug + Send + Sync {
     /// Memory like this one, for a finished sum that stays where these lie. None if there is no room.
     fn another(&self) -> Option<Arc<dyn Resident>> {
         None
+    }
+
+    /// Memory for parts of running sums that [`Self::pass`].
+    ///
+    /// # Errors
+    /// When there is none.
+    fn slot(&self) -> Result<Box<dyn Slot>, ResidentError> {
+        Ok(Box::new(vec![0; LOWERED_BYTES]))
     }
 
     /// Adds to a part of a running sum what these hold there, this one first and the others in their order, where they lie. Returns at once, and finishes the

@@ -2,9 +2,9 @@
 //! gradients none comes to the host.
 //!
 //! ```text
-//! links: chunks ─> a part's bytes ─> Resident::pass ─> a part's bytes ─> chunks: added to by what lies here, and passed on
+//! links: chunks ─> a part in a slot ─> Resident::pass ─> the part in its slot ─> chunks: added to by what lies here, and passed on
 //! ```
-//! Several parts are under way at once; each comes back in its turn. What lies behind the tensors, the auxiliary sums and the number of samples, is
+//! A slot is memory that what holds the gradients copies from and to by itself. Several parts are under way at once; each comes back in its turn. What lies behind the tensors, the auxiliary sums and the number of samples, is
 //! added here.
 
 use std::ops::Range;
@@ -18,7 +18,7 @@ use super::RingError;
 use super::inbox::Piece;
 use super::ordered::{Goes, receive_running};
 use super::passage::{Incoming, Passage, Term, Terms, own_terms};
-use crate::gradient::{Passed, Passing, Resident, ResidentError};
+use crate::gradient::{Passed, Passing, Resident, ResidentError, Slot};
 use crate::layout::Layout;
 use crate::limits::{CHUNK_BYTES, LOWERED_BYTES, PASSING_AT_ONCE};
 use crate::reduce;
@@ -35,8 +35,8 @@ pub(super) struct Through {
 /// A part that was sent through, and its chunks.
 type UnderWay = (Range<u32>, Passed);
 
-/// Memory of parts that have come back, for the next ones.
-type Room = Mutex<Vec<Vec<u8>>>;
+/// Slots of parts that have come back, for the next ones.
+type Free = Mutex<Vec<Box<dyn Slot>>>;
 
 impl Through {
     /// None if the first gradient is in the host's memory, or tensors are of several types. Waits until it is known.
@@ -73,10 +73,10 @@ impl Through {
         if here.is_empty() {
             self.stays = self.residents.first().and_then(|first| goes.room_beside(first));
         }
-        let room = Room::default();
+        let free = Free::default();
         let (under_way, coming) = channel(PASSING_AT_ONCE);
-        let sending = self.send_all(passage, (from, first), there, &room, under_way);
-        let going = go_on(passage, coming, here, &room, &mut goes);
+        let sending = self.send_all(passage, (from, first), there, &free, under_way);
+        let going = go_on(passage, coming, here, &free, &mut goes);
         tokio::try_join!(sending, going)?;
         if let Some(stays) = &self.stays {
             goes.stays(stays);
@@ -90,14 +90,18 @@ impl Through {
         passage: Passage<'_>,
         (mut from, mut first): (Option<&mut Incoming>, Option<Vec<u8>>),
         there: &[Piece],
-        room: &Room,
+        free: &Free,
         under_way: Sender<UnderWay>,
     ) -> Result<(), RingError> {
         let layout = passage.layout();
+        let Some((first_there, others)) = self.residents.split_first() else {
+            return Ok(());
+        };
         for chunks in parts(layout) {
             let range = bytes_of(layout, &chunks);
-            let mut bytes = room.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-            bytes.resize(range.len(), 0);
+            let used = free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let mut slot = used.map_or_else(|| first_there.slot(), Ok).map_err(passage.lacks())?;
+            let bytes = &mut slot.bytes().map_err(passage.lacks())?[..range.len()];
             for index in chunks.clone().rev() {
                 if let Some(first) = first.take() {
                     bytes[within(layout, index, &range)].copy_from_slice(&first);
@@ -109,10 +113,11 @@ impl Through {
             let tensors = range.start..range.end.min(layout.tensors_end().max(range.start));
             add_tail(layout, tensors.end..range.end, begins, &mut bytes[tensors.len()..], there).await;
             let is_none = tensors.is_empty();
-            let (passing, passed) = Passing::new(tensors, self.dtype, begins, bytes, self.stays.clone());
-            match self.residents.split_first() {
-                Some((first, others)) if !is_none => Arc::clone(first).pass(others, passing),
-                Some(_) | None => passing.finish(|_| ()),
+            let (passing, passed) = Passing::new(tensors, self.dtype, begins, slot, self.stays.clone());
+            if is_none {
+                passing.finish();
+            } else {
+                Arc::clone(first_there).pass(others, passing);
             }
             if under_way.send((chunks, passed)).await.is_err() {
                 // What they go on with has failed, which ends this future too.
@@ -128,12 +133,13 @@ async fn go_on(
     passage: Passage<'_>,
     mut coming: Receiver<UnderWay>,
     here: &[Piece],
-    room: &Room,
+    free: &Free,
     goes: &mut Goes<'_, '_>,
 ) -> Result<(), RingError> {
     let gone = || ResidentError::new("what was to add to it is gone");
     while let Some((chunks, passed)) = coming.recv().await {
-        let bytes = passed.await.unwrap_or_else(|_| Err(gone())).map_err(passage.lacks())?;
+        let mut slot = passed.await.unwrap_or_else(|_| Err(gone())).map_err(passage.lacks())?;
+        let bytes = slot.bytes().map_err(passage.lacks())?;
         let range = bytes_of(passage.layout(), &chunks);
         for index in chunks.rev() {
             let sum = &bytes[within(passage.layout(), index, &range)];
@@ -141,7 +147,7 @@ async fn go_on(
             let mut terms: Terms<'_> = [Term::Own(sum)].into_iter().chain(own.into_iter().map(Term::Own)).collect();
             goes.put(passage, index, &mut terms).await?;
         }
-        room.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+        free.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
     }
     Ok(())
 }

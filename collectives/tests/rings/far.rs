@@ -156,23 +156,23 @@ impl Resident for Memory {
             }
             let bytes = range.len() as u64;
             let crossed = &self.far.crossed;
-            let up = passing.running().map_or(0, |_| bytes);
+            let up = if passing.begins() { 0 } else { bytes };
             crossed.up.fetch_add(up, Ordering::Relaxed);
             crossed.down.fetch_add(bytes, Ordering::Relaxed);
             let own: Vec<Vec<u8>> = all
                 .iter()
                 .map(|one| one.bytes.lock().unwrap()[range.clone()].to_vec())
                 .collect();
-            let running = passing.running().map(<[u8]>::to_vec);
+            let (begins, stays) = (passing.begins(), passing.stays());
+            let sum = &mut passing.slot().bytes().unwrap()[..range.len()];
+            let running = (!begins).then(|| sum.to_vec());
             let mut terms: Vec<&[u8]> = running.iter().chain(&own).map(Vec::as_slice).collect();
-            let stays = passing.stays();
-            passing.finish(|sum| {
-                reduce::sum_into(&self.layout, range.clone(), sum, &mut terms);
-                if let Some(stays) = stays {
-                    let stays: Arc<dyn Any + Send + Sync> = stays;
-                    stays.downcast::<Self>().unwrap().bytes.lock().unwrap()[range].copy_from_slice(sum);
-                }
-            });
+            reduce::sum_into(&self.layout, range.clone(), sum, &mut terms);
+            if let Some(stays) = stays {
+                let stays: Arc<dyn Any + Send + Sync> = stays;
+                stays.downcast::<Self>().unwrap().bytes.lock().unwrap()[range].copy_from_slice(sum);
+            }
+            passing.finish();
         });
     }
 

@@ -8,14 +8,12 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use sardana_collectives::gradient::{Lowering, Passing, ResidentError};
-use sardana_collectives::limits::{LOWERED_BYTES, PASSING_AT_ONCE};
+use sardana_collectives::gradient::{Lowering, Passing, ResidentError, Slot};
+use sardana_collectives::limits::LOWERED_BYTES;
 use sardana_protocol::state::Dtype;
 
+use super::slots::{LANDING_AT_ONCE, PinnedSlot, Slots};
 use crate::device::{Device, DeviceError, DeviceTensor, Float, Moment, Pinned, Stream, View};
-
-/// Copies that are under way at once: one lands while the next ones come. A ring gives as many parts of a sum.
-pub(super) const SLOTS: usize = PASSING_AT_ONCE;
 
 /// Copies of what is spilled that are under way at once.
 pub(super) const WRITERS_SLOTS: usize = 2;
@@ -28,7 +26,8 @@ pub(super) struct Carrier {
     held: AtomicU64,
     /// How many they may have, unless another number is said.
     room: u64,
-    slots: Mutex<Option<[Pinned<u8>; WRITERS_SLOTS]>>,
+    slots: Arc<Slots>,
+    writers_slots: Mutex<Option<[Pinned<u8>; WRITERS_SLOTS]>>,
     orders: Option<Sender<Order>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -69,15 +68,17 @@ impl Carrier {
     fn new(device: Device) -> Result<Self, DeviceError> {
         let room = device.memory_left()? / 4 * 3;
         let (orders, coming) = channel();
-        let own = device.clone();
+        let slots = Slots::new(&device);
+        let own = Carrying::new(device.clone(), Arc::clone(&slots));
         let thread = thread::Builder::new().name("gradients of a GPU".to_owned());
         // Without it what is asked for fails, and says so.
-        let thread = thread.spawn(move || Carrying::new(own).run(&coming)).ok();
+        let thread = thread.spawn(move || own.run(&coming)).ok();
         Ok(Self {
             device,
             held: AtomicU64::new(0),
             room,
-            slots: Mutex::default(),
+            slots,
+            writers_slots: Mutex::default(),
             orders: Some(orders),
             thread,
         })
@@ -106,14 +107,19 @@ impl Carrier {
         }
     }
 
+    /// Pinned memory for a part of a sum that passes.
+    pub(super) fn slot(&self) -> Result<PinnedSlot, DeviceError> {
+        self.slots.one()
+    }
+
     /// Pinned memory for those that spill, one at a time.
-    pub(super) fn slots_of_writers(&self) -> Result<Slots<'_>, DeviceError> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn slots_of_writers(&self) -> Result<WritersSlots<'_>, DeviceError> {
+        let mut slots = self.writers_slots.lock().unwrap_or_else(PoisonError::into_inner);
         if slots.is_none() {
             let slot = || Pinned::zeros(&self.device, LOWERED_BYTES);
             *slots = Some([slot()?, slot()?]);
         }
-        Ok(Slots(slots))
+        Ok(WritersSlots(slots))
     }
 }
 
@@ -133,9 +139,9 @@ impl Drop for Carrier {
 }
 
 /// Two slots, this one's until it is dropped.
-pub(super) struct Slots<'a>(MutexGuard<'a, Option<[Pinned<u8>; WRITERS_SLOTS]>>);
+pub(super) struct WritersSlots<'a>(MutexGuard<'a, Option<[Pinned<u8>; WRITERS_SLOTS]>>);
 
-impl Slots<'_> {
+impl WritersSlots<'_> {
     pub(super) fn both(&mut self) -> &mut [Pinned<u8>; WRITERS_SLOTS] {
         self.0.as_mut().expect("they were made when they were asked for")
     }
@@ -144,36 +150,32 @@ impl Slots<'_> {
 /// The thread's own.
 struct Carrying {
     device: Device,
-    free: Vec<Slot>,
+    slots: Arc<Slots>,
+    /// Where parts of sums are added to that have landed: each is as long as the longest part that it was for.
+    sums: Vec<DeviceTensor<u8>>,
     under_way: VecDeque<UnderWay>,
-}
-
-/// What one part needs on its way: nothing uses it any more once the part has landed.
-struct Slot {
-    pinned: Pinned<u8>,
-    /// Where its sum is added to: as long as the longest part so far.
-    sum: Option<DeviceTensor<u8>>,
 }
 
 /// A copy to the host.
 struct UnderWay {
-    slot: Slot,
     landing: Landing,
     /// What it is made of, and what is written besides, stay as long: no other need have them any more.
     _with: Vec<Part>,
 }
 
-/// What a copy to the host is for.
+/// What a copy to the host is for, with what it needs on its way: nothing else uses that until it has landed.
 enum Landing {
-    Lowering(Lowering),
-    Passing(Passing),
+    Lowering(Lowering, PinnedSlot),
+    /// Its slot is its own.
+    Passing(Passing, DeviceTensor<u8>),
 }
 
 impl Carrying {
-    const fn new(device: Device) -> Self {
+    const fn new(device: Device, slots: Arc<Slots>) -> Self {
         Self {
             device,
-            free: Vec::new(),
+            slots,
+            sums: Vec::new(),
             under_way: VecDeque::new(),
         }
     }
@@ -182,7 +184,7 @@ impl Carrying {
         loop {
             let order = match self.under_way.len() {
                 0 => orders.recv().map_err(|_| TryRecvError::Disconnected),
-                SLOTS.. => Err(TryRecvError::Empty),
+                LANDING_AT_ONCE.. => Err(TryRecvError::Empty),
                 _ => orders.try_recv(),
             };
             match order {
@@ -196,46 +198,36 @@ impl Carrying {
 
     fn begin(&mut self, order: Order) {
         match order {
-            Order::Bring { from, lowering } => {
-                let slot = self.enqueue(&from, &lowering.range());
-                self.begun(slot, Landing::Lowering(lowering), vec![from]);
-            }
-            Order::Pass { terms, passing, stays } => {
-                let slot = match passing.dtype() {
-                    Dtype::F32 => self.enqueue_sum::<f32>(&terms, &passing, stays.as_ref()),
-                    Dtype::F64 => self.enqueue_sum::<f64>(&terms, &passing, stays.as_ref()),
+            Order::Bring { from, lowering } => match self.enqueue(&from, &lowering.range()) {
+                Ok(slot) => self.begun(Landing::Lowering(lowering, slot), vec![from]),
+                Err(error) => lowering.fail(ResidentError::new(error)),
+            },
+            Order::Pass {
+                terms,
+                mut passing,
+                stays,
+            } => {
+                let sum = match passing.dtype() {
+                    Dtype::F32 => self.enqueue_sum::<f32>(&terms, &mut passing, stays.as_ref()),
+                    Dtype::F64 => self.enqueue_sum::<f64>(&terms, &mut passing, stays.as_ref()),
                     Dtype::U64 => return drop(passing),
                 };
-                self.begun(slot, Landing::Passing(passing), terms.into_iter().chain(stays).collect());
+                match sum {
+                    Ok(sum) => self.begun(Landing::Passing(passing, sum), terms.into_iter().chain(stays).collect()),
+                    Err(error) => passing.fail(error),
+                }
             }
         }
     }
 
-    fn begun(&mut self, slot: Result<Slot, DeviceError>, landing: Landing, with: Vec<Part>) {
-        match slot {
-            Ok(slot) => self.under_way.push_back(UnderWay {
-                slot,
-                landing,
-                _with: with,
-            }),
-            Err(error) => landing.fail(error),
-        }
+    fn begun(&mut self, landing: Landing, with: Vec<Part>) {
+        self.under_way.push_back(UnderWay { landing, _with: with });
     }
 
-    fn slot(&mut self) -> Result<Slot, DeviceError> {
-        match self.free.pop() {
-            Some(slot) => Ok(slot),
-            None => Ok(Slot {
-                pinned: Pinned::zeros(&self.device, LOWERED_BYTES)?,
-                sum: None,
-            }),
-        }
-    }
-
-    fn enqueue(&mut self, from: &Part, range: &Range<usize>) -> Result<Slot, DeviceError> {
+    fn enqueue(&self, from: &Part, range: &Range<usize>) -> Result<PinnedSlot, DeviceError> {
         self.device.wait(Stream::Copies, &from.ready)?;
-        let mut slot = self.slot()?;
-        slot.pinned
+        let mut slot = self.slots.one()?;
+        slot.pinned()
             .copy_down(Stream::Copies, &from.memory(), range.start, 0..range.len())?;
         Ok(slot)
     }
@@ -244,19 +236,33 @@ impl Carrying {
     fn enqueue_sum<T: Float>(
         &mut self,
         terms: &[Part],
-        passing: &Passing,
+        passing: &mut Passing,
         stays: Option<&Part>,
-    ) -> Result<Slot, DeviceError> {
-        let (range, Slot { mut pinned, sum }) = (passing.range(), self.slot()?);
+    ) -> Result<DeviceTensor<u8>, ResidentError> {
+        let (range, begins) = (passing.range(), passing.begins());
+        let slot = PinnedSlot::of(passing.slot(), &self.device);
+        let slot =
+            slot.ok_or_else(|| ResidentError::new("expected a slot of the GPU that the sum passes, found another one"))?;
+        let used = self.sums.pop().filter(|sum| sum.len() >= range.len());
+        self.enqueue_at::<T>(terms, (range, begins), slot.pinned(), used, stays)
+            .map_err(ResidentError::new)
+    }
+
+    fn enqueue_at<T: Float>(
+        &self,
+        terms: &[Part],
+        (range, begins): (Range<usize>, bool),
+        pinned: &mut Pinned<u8>,
+        used: Option<DeviceTensor<u8>>,
+        stays: Option<&Part>,
+    ) -> Result<DeviceTensor<u8>, DeviceError> {
         let length = range.len();
-        let used = sum.filter(|sum| sum.len() >= length);
         let is_new = used.is_none();
         let mut sum = match used {
             Some(sum) => sum,
             None => DeviceTensor::unset(&self.device, Stream::Copies, length)?,
         };
-        if let Some(running) = passing.running() {
-            pinned.write()?[..length].copy_from_slice(running);
+        if !begins {
             if is_new {
                 // It is there in the order of the stream of copies.
                 self.device.wait_for(Stream::Uploads, Stream::Copies)?;
@@ -271,9 +277,9 @@ impl Carrying {
         let gradients: Vec<View<'_, T>> = held.iter().map(|memory| memory.part(range.clone()).elements()).collect();
         let on = self.device.on(Stream::Copies);
         let mut to = sum.part_mut(0..length).elements::<T>();
-        match (passing.running(), gradients.split_first()) {
-            (None, Some((first, others))) => on.sum_into(&mut to, first, others)?,
-            (Some(_), Some(_)) | (_, None) => on.add(&mut to, &gradients)?,
+        match gradients.split_first() {
+            Some((first, others)) if begins => on.sum_into(&mut to, first, others)?,
+            Some(_) | None => on.add(&mut to, &gradients)?,
         }
         if let Some(stays) = stays {
             self.device.wait(Stream::Copies, &stays.ready)?;
@@ -283,36 +289,27 @@ impl Carrying {
         }
         // At the end: once this has landed nothing uses the gradients, what stays, or the slot.
         pinned.copy_down(Stream::Copies, &sum, 0, 0..length)?;
-        Ok(Slot { pinned, sum: Some(sum) })
+        Ok(sum)
     }
 
     /// Waits for the oldest copy.
     fn land(&mut self) {
-        let Some(UnderWay { slot, landing, _with }) = self.under_way.pop_front() else {
+        let Some(UnderWay { landing, _with }) = self.under_way.pop_front() else {
             return;
         };
-        match slot.pinned.read() {
-            Ok(bytes) => landing.land(bytes),
-            Err(error) => landing.fail(error),
-        }
-        self.free.push(slot);
-    }
-}
-
-impl Landing {
-    /// The first of these bytes are it.
-    fn land(self, bytes: &[u8]) {
-        let copy = |here: &mut [u8]| here.copy_from_slice(&bytes[..here.len()]);
-        match self {
-            Self::Lowering(lowering) => lowering.write(copy),
-            Self::Passing(passing) => passing.finish(copy),
-        }
-    }
-
-    fn fail(self, error: DeviceError) {
-        match self {
-            Self::Lowering(lowering) => lowering.fail(ResidentError::new(error)),
-            Self::Passing(passing) => passing.fail(ResidentError::new(error)),
+        match landing {
+            Landing::Lowering(lowering, mut slot) => match slot.bytes() {
+                Ok(bytes) => lowering.write(|here| here.copy_from_slice(&bytes[..here.len()])),
+                Err(error) => lowering.fail(error),
+            },
+            Landing::Passing(mut passing, sum) => {
+                let landed = passing.slot().bytes().map(drop);
+                self.sums.push(sum);
+                match landed {
+                    Ok(()) => passing.finish(),
+                    Err(error) => passing.fail(error),
+                }
+            }
         }
     }
 }

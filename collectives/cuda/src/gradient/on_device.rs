@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sardana_collectives::gradient::{Lowering, Passing, Resident, ResidentError, WriteMode};
+use sardana_collectives::gradient::{Lowering, Passing, Resident, ResidentError, Slot, WriteMode};
 use sardana_collectives::limits::LOWERED_BYTES;
 use sardana_protocol::state::Dtype;
 
@@ -193,6 +193,11 @@ impl Resident for OnDevice {
         let bytes = self.memory().len();
         let memory = Self::new(&self.carrier, bytes).ok().flatten();
         memory.map(|memory| memory as _)
+    }
+
+    fn slot(&self) -> Result<Box<dyn Slot>, ResidentError> {
+        let slot = self.carrier.slot().map_err(ResidentError::new)?;
+        Ok(Box::new(slot))
     }
 
     fn pass(self: Arc<Self>, others: &[Arc<dyn Resident>], mut passing: Passing) {

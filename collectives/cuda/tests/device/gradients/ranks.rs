@@ -13,7 +13,7 @@ use sardana_cuda::device::{Device, DeviceError, DeviceTensor, Stream, Traffic};
 use sardana_cuda::gradient::{MeanOnDevice, SumRoom};
 use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::messages::Trailer;
-use sardana_protocol::plan::{Plan, Visit};
+use sardana_protocol::plan::{Owners, Plan, Visit};
 use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, Step};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -29,6 +29,8 @@ pub(crate) struct Ranks {
     pub(crate) room: u64,
     /// The first rank adds its shards into one buffer.
     pub(crate) joined: bool,
+    /// Which ranks own chunks; the running sum goes from rank to rank if none do.
+    pub(crate) owners: Option<Owners>,
     /// The one rank that has a device; each if there is none.
     pub(crate) with_devices: Option<usize>,
     /// The device that all of them share; each has its own if there is none.
@@ -51,6 +53,7 @@ impl Ranks {
             shards: vec![2, 3, 1],
             room: u64::MAX,
             joined: seed.is_multiple_of(2),
+            owners: None,
             with_devices: None,
             shared: None,
             given_up_after: None,
@@ -93,6 +96,16 @@ impl Ranks {
         let tensors: u64 = tensors.sum();
         let one = |visit: &Visit| {
             let pieces = self.pieces(visit.shards);
+            if self.owners.is_some() {
+                // One that is spilled comes down shard by shard.
+                let written =
+                    |(number, piece): (usize, &ShardRange)| if (number as u64) < self.room { 1 } else { piece.len() };
+                let down: u64 = pieces.iter().enumerate().map(written).map(u64::from).sum();
+                return Traffic {
+                    down: down * tensors,
+                    up: whole,
+                };
+            }
             let (kept, spilled) = pieces.split_at(pieces.len().min(self.room.try_into().unwrap_or(usize::MAX)));
             let spilled: u64 = spilled.iter().map(|piece| u64::from(piece.len())).sum();
             let passes = layout.dtype().is_some() && !kept.is_empty() && tensors > 0;
@@ -171,7 +184,11 @@ impl Ranks {
     /// Runs one step, each rank on a thread of its own.
     pub(crate) fn run(&self) -> Vec<End> {
         let (layout, visits) = (Arc::new(self.layout()), self.visits());
-        let plan = Plan::new(Order::Exact, visits.len() as u32, &visits);
+        let world_size = visits.len() as u32;
+        let plan = match self.owners {
+            Some(owners) => Plan::direct(world_size, &visits, owners),
+            None => Plan::new(Order::Exact, world_size, &visits),
+        };
         let links = [(); 2].map(|()| RingLinks::of_all(&plan, &plan, links::in_process));
         let [given_up, links] = links.map(Vec::into_iter);
         let ranks = given_up.zip(links).zip(&visits).map(|((given_up, links), visit)| {
@@ -179,7 +196,7 @@ impl Ranks {
             let config = RingConfig {
                 generation: Generation::new(Incarnation::new(1), 1),
                 rank: visit.rank,
-                world_size: visits.len() as u32,
+                world_size,
                 order: Order::Exact,
                 compression: Compression::None,
                 shards: visits.last().unwrap().shards.end(),
