@@ -63,7 +63,13 @@ pub trait Arithmetic {
 
     /// As [`sardana::fit::Network::on_device`].
     #[cfg(feature = "cuda")]
-    fn on_device(&mut self) -> Option<&mut dyn DeviceNetwork> {
+    fn on_device(&self) -> Option<&dyn DeviceNetwork> {
+        None
+    }
+
+    /// As [`sardana::fit::Network::on_device_mut`].
+    #[cfg(feature = "cuda")]
+    fn on_device_mut(&mut self) -> Option<&mut dyn DeviceNetwork> {
         None
     }
 }

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sardana::fit::{DeviceChange, DeviceNetwork, Values};
+use sardana::fit::{DeviceChange, DeviceLook, DeviceNetwork, Values};
 use sardana::model::{DeviceMemory, GradientWriter, ModelError};
 use sardana_cuda::device::{Device, DeviceError, DeviceTensor, LentTensor, Pinned, SharedTensor, Stream, Transfer};
 use sardana_cuda::gradient::WriteOnDevice;
@@ -175,7 +175,11 @@ impl Arithmetic for Gpu {
         Ok(locked(&self.transfer).change(&mut values, change)?)
     }
 
-    fn on_device(&mut self) -> Option<&mut dyn DeviceNetwork> {
+    fn on_device(&self) -> Option<&dyn DeviceNetwork> {
+        Some(self)
+    }
+
+    fn on_device_mut(&mut self) -> Option<&mut dyn DeviceNetwork> {
         Some(self)
     }
 }
@@ -183,6 +187,12 @@ impl Arithmetic for Gpu {
 impl DeviceNetwork for Gpu {
     fn device(&self) -> &Device {
         &self.device
+    }
+
+    fn look(&self, look: &mut DeviceLook<'_>) -> Result<(), ModelError> {
+        let own = self.values.tensor();
+        let views: Vec<_> = self.shape.places().iter().map(|place| own.part(place.clone())).collect();
+        Ok(look(&views)?)
     }
 
     fn change(&mut self, tensor: usize, change: &mut DeviceChange<'_>) -> Result<(), ModelError> {

@@ -214,7 +214,12 @@ impl Network for Mlp {
     }
 
     #[cfg(feature = "cuda")]
-    fn on_device(&mut self) -> Option<&mut dyn DeviceNetwork> {
+    fn on_device(&self) -> Option<&dyn DeviceNetwork> {
         self.device.on_device()
+    }
+
+    #[cfg(feature = "cuda")]
+    fn on_device_mut(&mut self) -> Option<&mut dyn DeviceNetwork> {
+        self.device.on_device_mut()
     }
 }

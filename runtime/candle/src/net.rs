@@ -335,7 +335,15 @@ impl<M: ModuleT, L: Loss, X: Stack + Send, Y: Stack + Send> Network for Net<M, L
     }
 
     #[cfg(feature = "cuda")]
-    fn on_device(&mut self) -> Option<&mut dyn DeviceNetwork> {
+    fn on_device(&self) -> Option<&dyn DeviceNetwork> {
+        match &self.place {
+            Place::Host(_) => None,
+            Place::Gpu(gpu) => Some(&**gpu),
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn on_device_mut(&mut self) -> Option<&mut dyn DeviceNetwork> {
         match &mut self.place {
             Place::Host(_) => None,
             Place::Gpu(gpu) => Some(&mut **gpu),

@@ -11,7 +11,7 @@ use candle_core::cuda_backend::{
     set_gemm_reduced_precision_bf16, set_gemm_reduced_precision_f16, set_gemm_reduced_precision_f32,
 };
 use candle_core::{CpuStorage, CudaStorage, DType, Error, InplaceOp1, Layout, Result, Storage, Var, bail};
-use sardana::fit::{DeviceChange, DeviceNetwork, Values};
+use sardana::fit::{DeviceChange, DeviceLook, DeviceNetwork, Values};
 use sardana::model::{DeviceMemory, GradientWriter, ModelError};
 use sardana_cuda::device::{Device, DeviceError, DeviceTensor, Moment, Stream, Transfer, View, ViewMut};
 use sardana_cuda::driver::Driver;
@@ -167,6 +167,15 @@ impl Gpu {
 impl DeviceNetwork for Gpu {
     fn device(&self) -> &Device {
         &self.device
+    }
+
+    fn look(&self, look: &mut DeviceLook<'_>) -> std::result::Result<(), ModelError> {
+        let lying: Vec<_> = self.values.iter().map(|value| value.storage_and_layout()).collect();
+        let views = lying
+            .iter()
+            .map(|(storage, layout)| seen(&self.device, storage, layout))
+            .collect::<std::result::Result<Vec<_>, _>>()?;
+        Ok(look(&views)?)
     }
 
     fn change(&mut self, tensor: usize, change: &mut DeviceChange<'_>) -> std::result::Result<(), ModelError> {

@@ -32,7 +32,7 @@ use sardana_protocol::state::TensorSpec;
 
 pub use error::FitError;
 #[cfg(feature = "cuda")]
-pub use network::{DeviceChange, DeviceNetwork};
+pub use network::{DeviceChange, DeviceLook, DeviceNetwork};
 pub use network::{Network, Parameter, Role, Values};
 
 use held_out::HeldOut;
@@ -330,6 +330,11 @@ impl<N: Network> Trainable for Fit<N> {
 
     fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError> {
         self.state.shown(self.network.values()).visit(visitor)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn piece_hashes(&self) -> Result<Option<Vec<crate::model::HashedTensor>>, ModelError> {
+        self.state.piece_hashes(&self.network)
     }
 
     fn load(&mut self, tensor: &TensorSpec, bytes: &[u8]) -> Result<(), ModelError> {

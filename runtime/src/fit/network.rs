@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 #[cfg(feature = "cuda")]
-use sardana_cuda::device::{Device, DeviceError, ViewMut};
+use sardana_cuda::device::{Device, DeviceError, View, ViewMut};
 
 use crate::data::Shard;
 use crate::model::{DeviceMemory, GradientWriter, ModelError, Summation};
@@ -101,9 +101,15 @@ pub trait Network {
     fn change(&mut self, tensor: usize, change: &mut dyn FnMut(&mut [f32])) -> Result<(), ModelError>;
 
     /// Itself, if its tensors lie on a GPU. Then what the optimizer remembers lies there as well, and updates are made there, if there are
-    /// [kernels](crate::optim::Optimizer::device_update) for them. Always the same.
+    /// [kernels](crate::optim::Optimizer::device_update) for them; and both are hashed there. Always the same.
     #[cfg(feature = "cuda")]
-    fn on_device(&mut self) -> Option<&mut dyn DeviceNetwork> {
+    fn on_device(&self) -> Option<&dyn DeviceNetwork> {
+        None
+    }
+
+    /// The same, to be changed.
+    #[cfg(feature = "cuda")]
+    fn on_device_mut(&mut self) -> Option<&mut dyn DeviceNetwork> {
         None
     }
 }
@@ -114,6 +120,14 @@ pub trait DeviceNetwork {
     /// The GPU. Always the same.
     fn device(&self) -> &Device;
 
+    /// Lets `look` read the values of all tensors where they lie, in their order, each row-major: it enqueues that on
+    /// [`Stream::Compute`](sardana_cuda::device::Stream::Compute). What the network has enqueued before is done by then, and what it enqueues afterwards changes
+    /// nothing of it.
+    ///
+    /// # Errors
+    /// When they cannot be reached, or what `look` says; the worker ends.
+    fn look(&self, look: &mut DeviceLook<'_>) -> Result<(), ModelError>;
+
     /// Lets `change` change the values of tensor number `tensor` where they lie, row-major: it enqueues that on
     /// [`Stream::Compute`](sardana_cuda::device::Stream::Compute), and does not wait. What the network has enqueued before is done by then, and what it enqueues
     /// afterwards finds the values changed.
@@ -122,6 +136,10 @@ pub trait DeviceNetwork {
     /// When they cannot be reached, or what `change` says; the worker ends.
     fn change(&mut self, tensor: usize, change: &mut DeviceChange<'_>) -> Result<(), ModelError>;
 }
+
+/// What reads a network's tensors where they lie on a GPU.
+#[cfg(feature = "cuda")]
+pub type DeviceLook<'a> = dyn FnMut(&[View<'_, f32>]) -> Result<(), DeviceError> + 'a;
 
 /// What changes a tensor where it lies on a GPU.
 #[cfg(feature = "cuda")]

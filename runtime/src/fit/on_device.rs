@@ -1,19 +1,24 @@
 //! Updates where a network's tensors lie, on a GPU: slots stay there, and so does the mean. Each kernel has the bits of the optimizer that it stands for, but
 //! that of a result that is not a number there is one. Must not know which optimizer that is, nor why it is updated.
 
+use std::iter::once;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sardana_cuda::device::{
     Device, DeviceError, DeviceTensor, LentTensor, Pinned, SharedTensor, Stream, Transfer, View, ViewMut,
 };
 use sardana_cuda::gradient::{DeviceSum, MeanOnDevice, SumRoom};
-use sardana_cuda::parameters::{Adam, Descent};
+use sardana_cuda::parameters::{Adam, Descent, MAX_PIECE_BYTES};
+use sardana_protocol::limits::PIECE_BYTES;
 
-use super::network::Network;
+use super::network::{DeviceNetwork, Network};
 use super::tensor::Tensor;
 use super::updating::Updating;
-use crate::model::{Mean, ModelError};
+use crate::model::{Mean, ModelError, PieceHash};
 use crate::optim::{DeviceUpdate, Update};
+
+/// What devices hash at once is what the host does.
+const _: () = assert!(MAX_PIECE_BYTES == PIECE_BYTES as u64);
 
 /// All is done in order.
 const ON: Stream = Stream::Compute;
@@ -73,6 +78,22 @@ impl DeviceSlots {
         }
     }
 
+    /// The hashes of the pieces of each tensor of the network and of the slots of each, all where they lie, in the order in which they are shown.
+    pub(super) fn piece_hashes(&self, network: &dyn DeviceNetwork) -> Result<Vec<Vec<PieceHash>>, ModelError> {
+        let mut hashes = Vec::new();
+        network.look(&mut |tensors| {
+            let slots = self.values.iter().map(|slots| slots.iter().map(|slot| slot.tensor().view()));
+            let with_slots = tensors
+                .iter()
+                .zip(slots)
+                .flat_map(|(tensor, slots)| once(*tensor).chain(slots));
+            hashes = self.device.hash(ON, &with_slots.collect::<Vec<_>>())?;
+            Ok(())
+        })?;
+        let pieces = |pieces: Vec<_>| pieces.into_iter().map(PieceHash::new).collect();
+        Ok(hashes.into_iter().map(pieces).collect())
+    }
+
     /// With the sum of the mean where it is used.
     pub(super) fn updating<'a>(&'a mut self, mean: &'a Mean<'a>) -> Result<DeviceUpdating<'a>, ModelError> {
         Ok(DeviceUpdating {
@@ -122,7 +143,7 @@ impl<N: Network> Updating<N> for DeviceUpdating<'_> {
 
     fn update(&mut self, network: &mut N, tensor: usize, update: &Update, factor: Option<f32>) -> Result<(), ModelError> {
         let network = network
-            .on_device()
+            .on_device_mut()
             .ok_or("expected a network that stays on its device, found one that has left it")?;
         let (sum, factor) = (self.sum.tensor(tensor)?, factor.unwrap_or(1.0));
         network.change(tensor, &mut |values| self.enqueue(tensor, update, values, &sum, factor))

@@ -1,13 +1,19 @@
 //! The state of a fit: the network's tensors, what the optimizer remembers of each, and the number of updates. All of it is shown, saved
 //! and loaded.
 
+#[cfg(feature = "cuda")]
+use std::iter::once;
 use std::sync::Arc;
 
 use sardana_protocol::state::{Dtype, TensorSpec};
 
+#[cfg(feature = "cuda")]
+use super::network::Network;
 use super::network::Values;
 use super::slots::{ShownSlots, Slots};
 use super::tensor::Tensor;
+#[cfg(feature = "cuda")]
+use crate::model::{HashedTensor, PieceHash};
 use crate::model::{ModelError, SharedState};
 
 /// Where a tensor of the state is kept.
@@ -56,6 +62,27 @@ impl State {
         (elements.sum::<usize>() * size_of::<f32>()) as u64
     }
 
+    /// All tensors, in the order in which they are shown, with the hashes of their pieces, if they lie where they can be hashed.
+    #[cfg(feature = "cuda")]
+    pub(super) fn piece_hashes(&self, network: &impl Network) -> Result<Option<Vec<HashedTensor>>, ModelError> {
+        let (Some(network), Slots::OnDevice(slots)) = (network.on_device(), &self.slots) else {
+            return Ok(None);
+        };
+        let specs = self.tensors.iter().flat_map(|tensor| once(&tensor.spec).chain(&tensor.slots));
+        let tensors = specs.zip(slots.piece_hashes(network)?);
+        let mut hashed: Vec<_> = tensors
+            .map(|(spec, pieces)| HashedTensor {
+                spec: spec.clone(),
+                pieces,
+            })
+            .collect();
+        hashed.push(HashedTensor {
+            spec: updates_spec(),
+            pieces: vec![PieceHash::of(&self.updates.to_le_bytes())],
+        });
+        Ok(Some(hashed))
+    }
+
     /// As it is now, with the network's values.
     pub(super) fn shown(&self, values: Box<dyn Values>) -> Shown {
         Shown {
@@ -81,16 +108,31 @@ pub(super) struct Shown {
 
 impl SharedState for Shown {
     fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError> {
+        self.visit_wanted(&mut |_| true, visitor)
+    }
+
+    fn visit_wanted(
+        &self,
+        wanted: &mut dyn FnMut(&TensorSpec) -> bool,
+        visitor: &mut dyn FnMut(&TensorSpec, &[u8]),
+    ) -> Result<(), ModelError> {
         let mut bytes = Vec::new();
         for (number, tensor) in self.tensors.iter().enumerate() {
-            self.values
-                .see(number, &mut |values| show(&tensor.spec, values, &mut bytes, visitor))?;
+            if wanted(&tensor.spec) {
+                self.values
+                    .see(number, &mut |values| show(&tensor.spec, values, &mut bytes, visitor))?;
+            }
             for (slot, spec) in tensor.slots.iter().enumerate() {
-                self.slots
-                    .see(number, slot, &mut |values| show(spec, values, &mut bytes, visitor))?;
+                if wanted(spec) {
+                    self.slots
+                        .see(number, slot, &mut |values| show(spec, values, &mut bytes, visitor))?;
+                }
             }
         }
-        visitor(&updates_spec(), &self.updates.to_le_bytes());
+        let updates = updates_spec();
+        if wanted(&updates) {
+            visitor(&updates, &self.updates.to_le_bytes());
+        }
         Ok(())
     }
 }

@@ -5,12 +5,14 @@
 //! arithmetic).
 //!
 //! - [`Trainable`]: the trait that a user implements;
-//! - [`state`]: the hash of a model's state;
+//! - [`hash`]: the hash of a model's state, from what it shows or from hashes of its own;
+//! - [`state`]: what can be a state;
 //! - [`SharedState`]: what a model may show of itself to another thread;
 //! - [`saved`]: a state as bytes, whole or in shares, for a worker that lacks it;
 //! - [`mod@probe`]: finds a model that breaks the trait's promises before it joins a run.
 
 mod difference;
+pub mod hash;
 pub mod probe;
 pub mod saved;
 pub mod state;
@@ -20,19 +22,21 @@ pub(crate) mod toys;
 
 use std::sync::Arc;
 
+pub(crate) use hash::tensors_hash_of;
+pub use hash::{HashedTensor, state_hash, tensors_hash};
 pub use probe::{Probe, ProbeError, probe};
 pub(crate) use probe::{Probed, probe_closely};
 pub use sardana_collectives::gradient::{GradientBuffer, GradientError, GradientWriter, Mean, Sum, WriteMode};
 pub use sardana_collectives::layout::{Layout, LayoutError};
 pub use sardana_collectives::summation::Summation;
+pub use sardana_protocol::checkpoint::PieceHash;
 pub use sardana_protocol::memory::DeviceMemory;
 pub use sardana_protocol::snapshot::Share;
 pub use sardana_protocol::state::{Dtype, StateHash, StatePieces, TensorSpec};
 pub use sardana_protocol::words::Step;
-pub(crate) use saved::{copy_shared, copy_shares, describe_specs, pieces_of, restore_watched, share_hashes_watched};
+pub(crate) use saved::{copy_shared, copy_shares, describe_specs, pieces_of, restore_as, share_hashes_watched};
 pub use saved::{describe, pieces, restore, save, share_hashes};
-pub(crate) use state::tensors_hash_of;
-pub use state::{StateError, state_hash, tensors_hash};
+pub use state::StateError;
 
 use crate::data::{Coming, Shard};
 
@@ -46,6 +50,23 @@ pub trait SharedState: Send {
     /// # Errors
     /// As [`Trainable::visit`].
     fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError>;
+
+    /// The same of those tensors that are `wanted`, which is asked for each in its turn before that is shown: a copy of a part of the state costs no more than that
+    /// where what is shown has to be brought here first, as from a GPU. By itself, all are brought.
+    ///
+    /// # Errors
+    /// As [`Trainable::visit`].
+    fn visit_wanted(
+        &self,
+        wanted: &mut dyn FnMut(&TensorSpec) -> bool,
+        visitor: &mut dyn FnMut(&TensorSpec, &[u8]),
+    ) -> Result<(), ModelError> {
+        self.visit(&mut |spec, bytes| {
+            if wanted(spec) {
+                visitor(spec, bytes);
+            }
+        })
+    }
 
     /// Whether updates may be made while this is read. Then they never wait for a copy of the state, and what they change meanwhile is in
     /// memory twice: `Arc::make_mut` makes a copy of its own. Worth it where updates change little of the state, as of adapters on frozen
@@ -129,6 +150,16 @@ pub trait Trainable {
     /// # Errors
     /// Whatever keeps the model from reading its state; the worker ends.
     fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError>;
+
+    /// The tensors that [`Self::visit`] shows, with the hashes of their pieces, if the model has them by other means than the bytes: a state that lies on a GPU
+    /// is hashed there. A state's hash is made of these, so all that a state is hashed for then costs no copy of it. [`probe()`] compares them with what is
+    /// shown. None, unless a model says otherwise: then what it shows is hashed.
+    ///
+    /// # Errors
+    /// Whatever keeps the model from hashing its state; the worker ends.
+    fn piece_hashes(&self) -> Result<Option<Vec<HashedTensor>>, ModelError> {
+        Ok(None)
+    }
 
     /// Takes back one tensor that [`Self::visit`] showed; called for every one of them, in that order.
     ///

@@ -5,6 +5,9 @@
 //! receives them compares their hash.
 //! It must not know how they travel.
 
+use std::cell::Cell;
+use std::ops::Range;
+
 use bytes::{Bytes, BytesMut};
 use sardana_actors::room::{self, Room};
 use sardana_collectives::stores::Stores;
@@ -12,7 +15,8 @@ use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{ShareHasher, StateHash, StatePieces, TensorSpec};
 use sardana_storage::manifest::encode_description;
 
-use super::state::{StateError, Take, shared_checked, state_specs, visit_checked};
+use super::hash::{hashed_tensors, state_specs};
+use super::state::{StateError, Take, Wanted, visit_checked, wanted_checked};
 use super::{SharedState, Trainable, threads};
 
 /// How the model's state is cut into pieces.
@@ -83,7 +87,14 @@ pub(crate) fn copy_shares(
     shares: &[Share],
     room: impl FnOnce(usize) -> Room,
 ) -> Result<Vec<Bytes>, StateError> {
-    copy(&|take| visit_checked(model, take), pieces, shares, room, |_| ())
+    let show = |wanted: Wanted<'_>, take: Take<'_>| {
+        visit_checked(model, &mut |spec, bytes| {
+            if wanted(spec) {
+                take(spec, bytes);
+            }
+        })
+    };
+    copy(&show, pieces, shares, room, |_| ())
 }
 
 /// The same from what a model has shared, by another thread. `copied` is told how many bytes more are copied.
@@ -94,14 +105,15 @@ pub(crate) fn copy_shared(
     room: impl FnOnce(usize) -> Room,
     copied: impl Fn(usize),
 ) -> Result<Vec<Bytes>, StateError> {
-    copy(&|take| shared_checked(shared, take), pieces, shares, room, copied)
+    let show = |wanted: Wanted<'_>, take: Take<'_>| wanted_checked(shared, wanted, take);
+    copy(&show, pieces, shares, room, copied)
 }
 
 /// Between two words of how far a copy is.
 const TOLD_BYTES: usize = 64 << 20;
 
 fn copy(
-    show: &dyn Fn(Take<'_>) -> Result<(), StateError>,
+    show: &dyn Fn(Wanted<'_>, Take<'_>) -> Result<(), StateError>,
     pieces: &StatePieces,
     shares: &[Share],
     room: impl FnOnce(usize) -> Room,
@@ -117,9 +129,17 @@ fn copy(
         rest = behind;
     }
     let stores = Stores::of(pieces.bytes());
-    let mut start = 0;
-    show(&mut |_, bytes| {
-        let end = start + bytes.len();
+    // Where the tensor that is shown lies in the state.
+    let place = Cell::new(0..0_usize);
+    let mut wanted = |spec: &TensorSpec| {
+        let start = place.take().end;
+        let end = start.saturating_add(length(spec));
+        place.set(start..end);
+        ranges.iter().any(|range| range.start < end && start < range.end)
+    };
+    show(&mut wanted, &mut |_, bytes| {
+        let Range { start, end } = place.take();
+        place.set(start..end);
         for (range, copy) in ranges.iter().zip(&mut copies) {
             let (from, to) = (range.start.max(start), range.end.min(end));
             if from < to {
@@ -131,9 +151,8 @@ fn copy(
                 }
             }
         }
-        start = end;
     })?;
-    check_length(pieces.bytes(), start)?;
+    check_length(pieces.bytes(), place.take().end)?;
     let mut rest = Bytes::from(room);
     Ok(ranges.iter().map(|range| rest.split_to(range.len())).collect())
 }
@@ -153,14 +172,10 @@ pub(crate) fn share_hashes_watched(
     of: u32,
     hashed: impl Fn(usize),
 ) -> Result<Vec<StateHash>, StateError> {
+    let tensors = hashed_tensors(model, hashed)?;
+    check_length(pieces.bytes(), tensors.iter().map(|tensor| length(&tensor.spec)).sum())?;
     let mut hasher = ShareHasher::new(pieces, of);
-    let mut found = 0;
-    visit_checked(model, &mut |_, bytes| {
-        hasher.pieces(&threads::hashes(bytes));
-        found += bytes.len();
-        hashed(bytes.len());
-    })?;
-    check_length(pieces.bytes(), found)?;
+    tensors.iter().for_each(|tensor| hasher.pieces(&tensor.pieces));
     Ok(hasher.finish())
 }
 
@@ -170,17 +185,12 @@ pub(crate) fn share_hashes_watched(
 /// When the state is that of another model (the model is unchanged), or the model cannot take it (it may be half loaded: drop
 /// it).
 pub fn restore(model: &mut dyn Trainable, saved: &[u8]) -> Result<(), StateError> {
-    restore_watched(model, saved, |_| ())
-}
-
-/// The same. `loaded` is told how many bytes more are loaded.
-pub(crate) fn restore_watched(model: &mut dyn Trainable, saved: &[u8], loaded: impl Fn(usize)) -> Result<(), StateError> {
     let specs = state_specs(model)?;
-    restore_as(model, &specs, saved, loaded)
+    restore_as(model, &specs, saved, |_| ())
 }
 
-/// The same where the model's state is known to have these tensors.
-pub(super) fn restore_as(
+/// The same where the model's state is known to have these tensors. `loaded` is told how many bytes more are loaded.
+pub(crate) fn restore_as(
     model: &mut dyn Trainable,
     specs: &[TensorSpec],
     saved: &[u8],
@@ -213,12 +223,14 @@ mod tests {
     use sardana_protocol::limits::PIECE_BYTES;
     use sardana_protocol::words::Step;
 
+    use std::sync::{Arc, Mutex};
+
     use sardana_actors::room::Reserve;
 
-    use super::super::state::state_hash;
+    use super::super::hash::state_hash;
     use super::super::toys::{Fixed, Line};
     use super::*;
-    use crate::model::Dtype;
+    use crate::model::{Dtype, ModelError};
 
     fn tensor(name: &str, dtype: Dtype, shape: &[usize]) -> (TensorSpec, Vec<u8>) {
         let spec = TensorSpec::new(name, dtype, shape);
@@ -324,6 +336,51 @@ mod tests {
         let expected = &saved[pieces.bytes_of(shares[0]).start..];
         assert_eq!((copies[0].as_ptr(), copies.concat().as_slice()), (place, expected));
         assert_eq!(copies[1].as_ptr(), copies[0].as_ptr_range().end);
+    }
+
+    /// A state that is shown from elsewhere, and notes which tensors were brought for that.
+    struct Elsewhere {
+        tensors: Vec<(TensorSpec, Vec<u8>)>,
+        brought: Arc<Mutex<Vec<String>>>,
+    }
+
+    impl SharedState for Elsewhere {
+        fn visit(&self, visitor: Take<'_>) -> Result<(), ModelError> {
+            self.visit_wanted(&mut |_| true, visitor)
+        }
+
+        fn visit_wanted(&self, wanted: Wanted<'_>, visitor: Take<'_>) -> Result<(), ModelError> {
+            for (spec, bytes) in self.tensors.iter().filter(|(spec, _)| wanted(spec)) {
+                self.brought.lock().unwrap().push(spec.name.clone());
+                visitor(spec, bytes);
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn only_tensors_of_the_copied_shares_are_brought() {
+        let (model, brought) = (example(), Arc::default());
+        let (pieces, saved) = (pieces(&model).unwrap(), save(&model).unwrap());
+        let shared = Elsewhere {
+            tensors: model.tensors.clone(),
+            brought: Arc::clone(&brought),
+        };
+        // The pieces of the five shares are of w, of long twice, of é, and of velocity.
+        for (shares, expected) in [
+            (&[0, 1][..], &["w", "long"][..]),
+            (&[1], &["long"]),
+            (&[4, 0], &["w", "velocity"]),
+            (&[2, 3], &["long", "é"]),
+        ] {
+            let shares: Vec<Share> = shares.iter().map(|&index| Share { index, of: 5 }).collect();
+            let copies = copy_shared(&shared, &pieces, &shares, room, |_| ()).unwrap();
+            for (&share, copy) in shares.iter().zip(&copies) {
+                assert!(copy == &saved[pieces.bytes_of(share)], "{share}");
+            }
+            assert_eq!(*brought.lock().unwrap(), expected);
+            brought.lock().unwrap().clear();
+        }
     }
 
     #[test]

@@ -1,14 +1,13 @@
-//! The hash of a model's state, with a check that what the model shows is a state at all.
+//! A check that what a model shows is a state at all.
 //!
-//! It must not know where the hash goes: the identity of a job, a step's agreement and a saved state all use this one.
+//! It must not know what is made of it.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use sardana_protocol::limits::{MAX_TENSORS, MAX_TEXT_BYTES};
-use sardana_protocol::state::{Dtype, StateHash, StateHasher, TensorSpec};
-use sardana_protocol::words::Step;
+use sardana_protocol::limits::{MAX_TENSORS, MAX_TEXT_BYTES, PIECE_BYTES};
+use sardana_protocol::state::TensorSpec;
 
-use super::threads::hashes;
 use super::{ModelError, SharedState, Trainable};
 
 /// Most dimensions of a tensor: numeric libraries end at 32 or before.
@@ -49,6 +48,16 @@ pub enum StateError {
         /// Bytes that it showed.
         found: usize,
     },
+    /// Not one hash for each piece of the tensor: correct the model's `piece_hashes`.
+    #[error(
+        "model: tensor {spec}: expected one hash for each {PIECE_BYTES} bytes of it, found {found} hashes; correct `piece_hashes`"
+    )]
+    PieceCount {
+        /// The tensor as the model describes it.
+        spec: TensorSpec,
+        /// Hashes that came with it.
+        found: usize,
+    },
     /// More tensors than a message may list: join some.
     #[error("model: expected up to {MAX_TENSORS} tensors, found more; join some into one")]
     TooMany,
@@ -77,72 +86,6 @@ impl std::fmt::Display for ByteCount {
     }
 }
 
-/// The hash of the model's state, which is its state at `step`. Equal hashes mean equal bits (STEP-2).
-///
-/// # Errors
-/// When the model cannot show its state, or shows something that is none.
-pub fn state_hash(model: &dyn Trainable, step: Step) -> Result<StateHash, StateError> {
-    let mut hasher = StateHasher::new(step);
-    visit_checked(model, &mut |spec, bytes| hasher.pieces(spec, bytes.len(), &hashes(bytes)))?;
-    Ok(hasher.finish())
-}
-
-/// The same of what a model has shared.
-pub(super) fn shared_hash(shared: &dyn SharedState, step: Step) -> Result<StateHash, StateError> {
-    let mut hasher = StateHasher::new(step);
-    shared_checked(shared, &mut |spec, bytes| hasher.pieces(spec, bytes.len(), &hashes(bytes)))?;
-    Ok(hasher.finish())
-}
-
-/// The same of a state that was saved, and has these tensors.
-pub(super) fn saved_hash(specs: &[TensorSpec], saved: &[u8], step: Step) -> StateHash {
-    let (mut hasher, mut rest) = (StateHasher::new(step), saved);
-    for spec in specs {
-        let (bytes, after) = rest.split_at(spec.bytes().unwrap_or_default().min(rest.len()));
-        hasher.pieces(spec, bytes.len(), &hashes(bytes));
-        rest = after;
-    }
-    hasher.finish()
-}
-
-/// The hash over names, dtypes and shapes of the gradient's and the state's tensors and the names of the auxiliary sums. Equal
-/// hashes mean that two models can take part in one sum.
-///
-/// # Errors
-/// As [`state_hash`].
-pub fn tensors_hash(model: &dyn Trainable) -> Result<StateHash, StateError> {
-    tensors_hash_of(model, &state_specs(model)?)
-}
-
-/// The same of a model whose state is known to have these tensors.
-pub(crate) fn tensors_hash_of(model: &dyn Trainable, specs: &[TensorSpec]) -> Result<StateHash, StateError> {
-    let mut hasher = StateHasher::new(Step::ZERO);
-    let mut list = |heading: &str, specs: &[TensorSpec]| {
-        // A heading that tells how many follow: no two different pairs of lists read the same.
-        hasher.spec(&TensorSpec::new(heading, Dtype::U64, &[specs.len()]));
-        specs.iter().for_each(|spec| hasher.spec(spec));
-    };
-    let gradients = model.gradients();
-    let mut names = Names::default();
-    gradients.iter().try_for_each(|spec| names.admit(spec))?;
-    list("gradient", &gradients);
-    list("state", specs);
-    let sums: Vec<_> = model
-        .auxiliary()
-        .into_iter()
-        .map(|name| TensorSpec::new(name, Dtype::F64, &[]))
-        .collect();
-    list("auxiliary", &sums);
-    Ok(hasher.finish())
-}
-
-/// The tensors of the state, in the model's order.
-pub(super) fn state_specs(model: &dyn Trainable) -> Result<Vec<TensorSpec>, StateError> {
-    let mut specs = Vec::new();
-    visit_checked(model, &mut |spec, _| specs.push(spec.clone()))?;
-    Ok(specs)
-}
-
 /// Visits the state, and stops handing tensors on at the first that cannot be one.
 pub(super) fn visit_checked(model: &dyn Trainable, take: Take<'_>) -> Result<(), StateError> {
     checked(&|visitor| model.visit(visitor), take)
@@ -153,8 +96,17 @@ pub(super) fn shared_checked(shared: &dyn SharedState, take: Take<'_>) -> Result
     checked(&|visitor| shared.visit(visitor), take)
 }
 
+/// The same of those tensors that are wanted.
+pub(super) fn wanted_checked(shared: &dyn SharedState, wanted: Wanted<'_>, take: Take<'_>) -> Result<(), StateError> {
+    let wanted = RefCell::new(wanted);
+    checked(&|visitor| shared.visit_wanted(&mut **wanted.borrow_mut(), visitor), take)
+}
+
 /// A function that is shown a state, tensor by tensor.
 pub(super) type Take<'a> = &'a mut dyn FnMut(&TensorSpec, &[u8]);
+
+/// A function that is asked which tensors of a state it is to be shown.
+pub(super) type Wanted<'a> = &'a mut dyn FnMut(&TensorSpec) -> bool;
 
 fn checked(show: &dyn Fn(Take<'_>) -> Result<(), ModelError>, take: Take<'_>) -> Result<(), StateError> {
     let mut names = Names::default();
@@ -167,11 +119,15 @@ fn checked(show: &dyn Fn(Take<'_>) -> Result<(), ModelError>, take: Take<'_>) ->
             }
         }
     })
-    .map_err(|source| StateError::Model {
+    .map_err(could_not_show)?;
+    verdict
+}
+
+pub(super) fn could_not_show(source: ModelError) -> StateError {
+    StateError::Model {
         operation: "show",
         source,
-    })?;
-    verdict
+    }
 }
 
 fn check_length(spec: &TensorSpec, bytes: &[u8]) -> Result<(), StateError> {
@@ -187,12 +143,13 @@ fn check_length(spec: &TensorSpec, bytes: &[u8]) -> Result<(), StateError> {
 
 /// The names seen so far.
 #[derive(Default)]
-struct Names {
+pub(super) struct Names {
     seen: BTreeSet<String>,
 }
 
 impl Names {
-    fn admit(&mut self, spec: &TensorSpec) -> Result<(), StateError> {
+    /// Takes one more tensor, if a state can have it.
+    pub(super) fn admit(&mut self, spec: &TensorSpec) -> Result<(), StateError> {
         if self.seen.len() == MAX_TENSORS {
             return Err(StateError::TooMany);
         }
@@ -214,21 +171,13 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
-    use super::super::toys::{Fixed, Line};
+    use sardana_protocol::state::Dtype;
+
+    use super::super::toys::Fixed;
     use super::*;
 
-    fn fixed(tensors: Vec<(TensorSpec, Vec<u8>)>) -> Result<StateHash, StateError> {
-        state_hash(&Fixed { tensors }, Step::ZERO)
-    }
-
-    #[test]
-    fn the_hash_is_that_of_the_tensors_in_order() {
-        let model = Line::default();
-        let mut hasher = StateHasher::new(Step::new(4));
-        hasher.tensor(&TensorSpec::new("w", Dtype::F64, &[2]), &[0; 16]);
-        hasher.tensor(&TensorSpec::new("velocity", Dtype::F64, &[2]), &[0; 16]);
-        assert_eq!(state_hash(&model, Step::new(4)).unwrap(), hasher.finish());
-        assert_ne!(state_hash(&model, Step::new(5)).unwrap(), hasher.finish());
+    fn fixed(tensors: Vec<(TensorSpec, Vec<u8>)>) -> Result<(), StateError> {
+        visit_checked(&Fixed { tensors }, &mut |_, _| ())
     }
 
     #[test]
@@ -263,19 +212,5 @@ mod tests {
             (spec, vec![])
         });
         assert!(matches!(fixed(many.collect()), Err(StateError::TooMany)));
-    }
-
-    #[test]
-    fn the_tensors_hash_tells_models_apart_but_not_states() {
-        let hash = tensors_hash(&Line::default()).unwrap();
-        let moved = Line {
-            w: [1.0, 2.0],
-            ..Line::default()
-        };
-        assert_eq!(hash, tensors_hash(&moved).unwrap());
-        let other = Fixed {
-            tensors: vec![(TensorSpec::new("w", Dtype::F64, &[2]), vec![0; 16])],
-        };
-        assert_ne!(hash, tensors_hash(&other).unwrap());
     }
 }

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use sardana_protocol::data::DataFingerprint;
 use sardana_protocol::job::{Compression, JobSpec, LastBatch, Order};
 
-use super::{Dtype, GradientWriter, Mean, ModelError, SharedState, Step, Summation, TensorSpec, Trainable};
+use super::{
+    Dtype, GradientWriter, HashedTensor, Mean, ModelError, PieceHash, SharedState, Step, Summation, TensorSpec, Trainable,
+};
 use crate::data::Shard;
 
 /// The job that [`Line`] is for: 37 samples in batches of 10, 4 shards of 3, 3, 3 and 1.
@@ -48,6 +50,12 @@ pub(crate) enum Fault {
     SharesStaleCopy,
     /// What `share` gave changes with an update, though it is to outlive that.
     SharesWhatChanges,
+    /// `piece_hashes` hashes other parameters.
+    HashesOthers,
+    /// `piece_hashes` hashes the parameters as they were at first.
+    HashesStaleCopy,
+    /// `piece_hashes` has no hash for the parameters.
+    HashesNothing,
     /// The gradient fails.
     GradientFails,
     /// The gradient does not say how many samples it summed.
@@ -88,6 +96,33 @@ impl Line {
 
     fn spec(name: &str) -> TensorSpec {
         TensorSpec::new(name, Dtype::F64, &[2])
+    }
+
+    fn shown_w(&self) -> [f64; 2] {
+        let mut w = self.w;
+        if self.fault == Fault::GradientMovesState {
+            w[0] += f64::from(self.taken.get());
+        }
+        w
+    }
+
+    /// What `visit` shows, hashed without it.
+    fn hashes(&self) -> Vec<HashedTensor> {
+        let w = if self.fault == Fault::HashesOthers {
+            [7.0; 2]
+        } else if self.fault == Fault::HashesStaleCopy {
+            [0.0; 2]
+        } else {
+            self.shown_w()
+        };
+        let mut hashes = [("w", w), ("velocity", self.velocity)].map(|(name, values)| HashedTensor {
+            spec: Self::spec(name),
+            pieces: vec![PieceHash::of(&to_bytes(values))],
+        });
+        if self.fault == Fault::HashesNothing {
+            hashes[0].pieces.clear();
+        }
+        hashes.into()
     }
 }
 
@@ -155,11 +190,7 @@ impl Trainable for Line {
 
     fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError> {
         self.shown.update(|shown| shown + 1);
-        let mut w = self.w;
-        if self.fault == Fault::GradientMovesState {
-            w[0] += f64::from(self.taken.get());
-        }
-        visitor(&Self::spec("w"), &to_bytes(w));
+        visitor(&Self::spec("w"), &to_bytes(self.shown_w()));
         if self.fault != Fault::VelocityHidden {
             visitor(&Self::spec("velocity"), &to_bytes(self.velocity));
         }
@@ -197,7 +228,7 @@ impl Trainable for Line {
     }
 }
 
-/// A line that says that it computes on a device.
+/// A line that says that it computes on a device, and hashes its state itself.
 #[derive(Debug)]
 pub(crate) struct OnDevice(pub(crate) Line);
 
@@ -224,6 +255,10 @@ impl Trainable for OnDevice {
 
     fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError> {
         self.0.visit(visitor)
+    }
+
+    fn piece_hashes(&self) -> Result<Option<Vec<HashedTensor>>, ModelError> {
+        Ok(Some(self.0.hashes()))
     }
 
     fn load(&mut self, tensor: &TensorSpec, bytes: &[u8]) -> Result<(), ModelError> {

@@ -32,8 +32,8 @@ use crate::copies::Copies;
 use crate::data::{Coming, Sampler, Shard};
 use crate::fingerprint;
 use crate::model::{
-    Layout, ModelError, Probed, StateHash, StatePieces, Trainable, copy_shares, describe_specs, pieces_of, probe_closely,
-    restore_watched, share_hashes_watched, state_hash, tensors_hash_of,
+    Layout, ModelError, Probed, StateHash, StatePieces, TensorSpec, Trainable, copy_shares, describe_specs, pieces_of,
+    probe_closely, restore_as, share_hashes_watched, state_hash, tensors_hash_of,
 };
 
 pub use error::TrainingError;
@@ -52,6 +52,8 @@ pub(crate) struct Prepared<M> {
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
     pub(crate) identity: JobIdentity,
+    /// The state's tensors.
+    pub(crate) specs: Arc<[TensorSpec]>,
     pub(crate) pieces: Arc<StatePieces>,
     /// What the state's tensors are called, for checkpoints.
     pub(crate) description: Bytes,
@@ -88,6 +90,7 @@ pub(crate) fn prepare<M: Trainable>(
         },
         pieces: Arc::new(pieces_of(&specs)),
         description: describe_specs(&specs)?,
+        specs: specs.into(),
         auxiliary: model.auxiliary(),
         will_hold_bytes: model.will_hold_bytes(),
         device_memory: model.device_memory(),
@@ -204,7 +207,7 @@ impl<'a, M: Trainable> Training<'a, M> {
             Task::Load { step, state, shares } => {
                 copies.finish()?;
                 let moved = |bytes| driver.moved(bytes);
-                restore_watched(model, &state, moved)?;
+                restore_as(model, &facts.specs, &state, moved)?;
                 drop(state);
                 check_loaded(model, &facts.pieces, step, &shares, moved)?;
                 driver.loaded();
@@ -338,8 +341,8 @@ fn apply<M: Trainable>(model: &mut M, sampler: &Sampler, layout: &Layout, sum: &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::toys::{Fault, Line, line_spec};
-    use crate::model::{pieces, restore, save, share_hashes};
+    use crate::model::toys::{Fault, Line, OnDevice, line_spec};
+    use crate::model::{Dtype, pieces, restore, save, share_hashes};
 
     #[test]
     fn a_loaded_state_is_compared_share_by_share() {
@@ -354,7 +357,8 @@ mod tests {
         let mut good = Line::default();
         let moved = std::cell::Cell::new(0);
         let count = |bytes| moved.set(moved.get() + bytes);
-        restore_watched(&mut good, &save(&source).unwrap(), count).unwrap();
+        let specs = [("w", 2), ("velocity", 2)].map(|(name, length)| TensorSpec::new(name, Dtype::F64, &[length]));
+        restore_as(&mut good, &specs, &save(&source).unwrap(), count).unwrap();
         assert_eq!(moved.get(), pieces.bytes(), "all that is loaded is told");
         check_loaded(&good, &pieces, step, &shares, count).unwrap();
         assert_eq!(moved.get(), 2 * pieces.bytes(), "and all that is hashed");
@@ -377,5 +381,8 @@ mod tests {
         let prepared = prepare(&line_spec(1), |_| Ok(Line::default())).unwrap();
         // What it consists of, the copy, after the gradients, brought back, updated again, and brought back. It is shared as well.
         assert_eq!(prepared.model.shown.get(), 6);
+        // Where it hashes itself only the copy is left, which all hashes are compared with.
+        let prepared = prepare(&line_spec(1), |_| Ok(OnDevice(Line::default()))).unwrap();
+        assert_eq!(prepared.model.0.shown.get(), 1);
     }
 }

@@ -8,7 +8,7 @@ mod twin;
 
 use sardana::data::{DatasetExt, Loader};
 use sardana::fit::{Fit, FitError};
-use sardana::model::{SharedState, StateHash, Trainable, restore, save, state_hash};
+use sardana::model::{SharedState, StateHash, TensorSpec, Trainable, restore, save, state_hash};
 use sardana::optim::{Adagrad, Adam, AdamW, Lars, Optimizer, RmsProp, Sgd};
 use sardana::schedule::Schedule;
 use sardana::{Job, JobSpec, Step, reference};
@@ -109,6 +109,65 @@ fn an_optimizer_that_devices_have_no_kernel_for_updates_on_the_host_with_the_sam
     ] {
         let steps = if driver().is_some() { spec().steps.get() } else { 0 };
         assert_eq!(found.up, steps * BYTES, "each tensor goes up again");
+    }
+}
+
+#[test]
+fn a_copy_of_some_tensors_brings_no_others() {
+    let Some(driver) = driver() else { return };
+    let session = driver.begin(2);
+    let device = Device::open(0).unwrap();
+    let there = on(&device, AdamW::new(), None);
+    let shared = there.share().unwrap();
+    let all = bytes(&*shared);
+    for name in ["biases", "biases.mean", "mean", "fit.updates"] {
+        let (mut asked, mut shown) = (Vec::new(), Vec::new());
+        let before = device.traffic().down;
+        let wanted = &mut |spec: &TensorSpec| {
+            asked.push(spec.name.clone());
+            spec.name == name
+        };
+        let visitor = &mut |spec: &TensorSpec, bytes: &[u8]| shown.push((spec.name.clone(), bytes.to_vec()));
+        shared.visit_wanted(wanted, visitor).unwrap();
+        assert!(asked.iter().eq(all.iter().map(|(name, _)| name)), "{asked:?}");
+        assert_eq!(shown, all.iter().filter(|(own, _)| own == name).cloned().collect::<Vec<_>>());
+        let expected: usize = shown.iter().map(|(_, bytes)| bytes.len()).sum();
+        let on_host = if name == "fit.updates" { 8 } else { 0 };
+        assert_eq!(device.traffic().down - before, (expected - on_host) as u64, "{name}");
+    }
+    drop((shared, there, device));
+    session.ends_well();
+}
+
+/// Only hashes come down for the hash of a state; with an optimizer that devices have no kernel for, all that is shown.
+#[test]
+fn a_state_is_hashed_where_it_lies() {
+    let Some(driver) = driver() else { return };
+    let boundary = Step::new(3);
+    let pieces = |fit: &Fit<Net>| fit.piece_hashes().unwrap();
+    let mut here = fit(Net::on_host(), AdamW::new(), None).unwrap();
+    reference::advance(&spec(), &mut here, Step::ZERO..boundary).unwrap();
+    assert_eq!(pieces(&here), None, "nothing of it is elsewhere");
+    for seed in 0..4 {
+        let session = driver.begin(seed);
+        let device = Device::open(0).unwrap();
+        let mut there = on(&device, AdamW::new(), None);
+        reference::advance(&spec(), &mut there, Step::ZERO..boundary).unwrap();
+        let before = device.traffic();
+        let found = state_hash(&there, boundary).unwrap();
+        let after = device.traffic();
+        assert_eq!(found, state_hash(&here, boundary).unwrap(), "seed {seed}");
+        // Four tensors, and two slots of each of the two that are trained, each of one piece.
+        assert_eq!((after.up - before.up, after.down - before.down), (0, 8 * 32));
+
+        let mut mixed = on(&device, RmsProp::new(), None);
+        assert_eq!(pieces(&mixed), None, "slots of its optimizer are on the host");
+        reference::advance(&spec(), &mut mixed, Step::ZERO..boundary).unwrap();
+        let before = device.traffic().down;
+        state_hash(&mixed, boundary).unwrap();
+        assert_eq!(device.traffic().down - before, BYTES);
+        drop((there, mixed, device));
+        session.ends_well();
     }
 }
 

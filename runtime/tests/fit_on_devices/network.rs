@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use sardana::data::{DataError, DataFingerprint, Dataset, SampleRandom, Shard};
-use sardana::fit::{DeviceChange, DeviceNetwork, Network, Parameter, Role, Values};
+use sardana::fit::{DeviceChange, DeviceLook, DeviceNetwork, Network, Parameter, Role, Values};
 use sardana::model::{GradientWriter, ModelError};
 use sardana_cuda::device::{Device, DeviceError, DeviceTensor, LentTensor, SharedTensor, Stream, Transfer};
 use sardana_cuda::gradient::WriteOnDevice;
@@ -177,7 +177,14 @@ impl Network for Net {
         Ok(())
     }
 
-    fn on_device(&mut self) -> Option<&mut dyn DeviceNetwork> {
+    fn on_device(&self) -> Option<&dyn DeviceNetwork> {
+        match self {
+            Self::OnHost(_) => None,
+            Self::OnDevice(own) => Some(own),
+        }
+    }
+
+    fn on_device_mut(&mut self) -> Option<&mut dyn DeviceNetwork> {
         match self {
             Self::OnHost(_) => None,
             Self::OnDevice(own) => Some(own),
@@ -188,6 +195,11 @@ impl Network for Net {
 impl DeviceNetwork for OnDevice {
     fn device(&self) -> &Device {
         &self.device
+    }
+
+    fn look(&self, look: &mut DeviceLook<'_>) -> Result<(), ModelError> {
+        let views: Vec<_> = self.values.iter().map(|values| values.tensor().view()).collect();
+        Ok(look(&views)?)
     }
 
     fn change(&mut self, tensor: usize, change: &mut DeviceChange<'_>) -> Result<(), ModelError> {

@@ -15,10 +15,12 @@ fn source(module: Module) -> Source {
     Source::new(&file, &read(&file), &names).including("prelude.cuh", &read("prelude.cuh"))
 }
 
-/// The driver with the kernels of sums and updates; none, and a line that says so, where there is no compiler.
+/// The driver with the kernels of sums, updates and hashes; none, and a line that says so, where there is no compiler.
 pub(crate) fn driver() -> Option<&'static Driver> {
     static DRIVER: OnceLock<Option<Driver>> = OnceLock::new();
     Driver::once(&DRIVER, || {
-        [Module::Sums, Module::Updates, Module::Norms].map(source).to_vec()
+        [Module::Sums, Module::Updates, Module::Norms, Module::Hashes]
+            .map(source)
+            .to_vec()
     })
 }

@@ -9,6 +9,7 @@ mod account;
 mod beside;
 mod dlpack;
 mod error;
+mod hashes;
 mod identity;
 mod launches;
 mod loaded;

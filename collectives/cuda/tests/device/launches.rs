@@ -2,13 +2,16 @@
 
 use half::{bf16, f16};
 use sardana_cuda::device::{Device, DeviceTensor, Element, Float, Stream, Summed};
-use sardana_cuda::parameters::{Adam, Descent};
+use sardana_cuda::parameters::{Adam, Descent, MAX_PIECE_BYTES};
 use sardana_cuda::reference::{dense, halves, hashes, norms, pointwise, sums, tensors, updates};
 
 use super::numbers::{Any, Numbers};
 use super::twin::driver;
 
 const SEEDS: u64 = 4;
+
+/// Bytes of a piece.
+const PIECE: usize = MAX_PIECE_BYTES as usize;
 const STREAMS: [Stream; 2] = [Stream::Compute, Stream::Copies];
 
 /// The same on each stream, for each seed.
@@ -273,6 +276,34 @@ fn norms_and_hashes_of_many_tensors() {
             &pieces.iter().flat_map(|piece| hashes::hash(piece)).collect::<Vec<u8>>(),
         );
     });
+}
+
+#[test]
+fn tensors_are_hashed_piece_by_piece() {
+    let Some(driver) = driver() else { return };
+    for (seed, stream) in STREAMS.into_iter().enumerate() {
+        let session = driver.begin(seed as u64);
+        let device = Device::open(0).unwrap();
+        let mut numbers = Numbers::new(seed as u64);
+        // In elements of four bytes: none, one, and pieces that are just full, or have one more.
+        let all: Vec<Vec<f32>> = [0, 1, PIECE / 4, PIECE / 2 + 1].map(|length| numbers.all(length)).to_vec();
+        let own: Vec<_> = all
+            .iter()
+            .map(|values| DeviceTensor::from_slice(&device, stream, values).unwrap())
+            .collect();
+        let views: Vec<_> = own.iter().map(DeviceTensor::view).collect();
+        let expected: Vec<Vec<[u8; 32]>> = all
+            .iter()
+            .map(|values| bits(values).chunks(PIECE).map(hashes::hash).collect())
+            .collect();
+        let before = device.traffic();
+        assert!(device.hash(stream, &views).unwrap() == expected);
+        let crossed = device.traffic();
+        assert_eq!((crossed.up - before.up, crossed.down - before.down), (0, (1 + 1 + 3) * 32));
+        assert_eq!(device.hash::<f32>(stream, &[]).unwrap(), Vec::<Vec<[u8; 32]>>::new());
+        drop((own, device));
+        session.ends_well();
+    }
 }
 
 #[test]

@@ -85,6 +85,17 @@ pub enum ProbeError {
         /// The hash of what was shared.
         found: StateHash,
     },
+    /// `piece_hashes` gives hashes of another state than `visit` shows; hash what is there now, or leave that out, and what is shown is hashed.
+    #[error(
+        "probe: expected the hashes of `piece_hashes` to make {expected}, the hash of the state that `visit` shows, found that they make {found}; \
+         `piece_hashes` must hash the same tensors as they are when it is called"
+    )]
+    HashesAnother {
+        /// The hash of what `visit` shows.
+        expected: StateHash,
+        /// The hash that the model's own hashes make.
+        found: StateHash,
+    },
     /// The gradient of the restored state differs, first in this tensor or sum: it depends on something that is not
     /// restored.
     #[error(

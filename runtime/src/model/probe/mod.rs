@@ -13,8 +13,9 @@ use sardana_protocol::state::{StateHash, TensorSpec};
 use sardana_protocol::words::Step;
 
 use super::difference::Difference;
+use super::hash::{hash_of, saved_hash, shared_hash, shown_hash, state_hash, state_specs, told_tensors};
 use super::saved::{restore_as, save_as};
-use super::state::{StateError, Take, saved_hash, shared_checked, shared_hash, state_hash, state_specs, visit_checked};
+use super::state::{StateError, Take, shared_checked, visit_checked};
 use super::threads::are_equal;
 use super::{SharedState, Trainable};
 use crate::data::{Sampler, Shard};
@@ -66,7 +67,7 @@ pub(crate) fn probe_closely(model: &mut dyn Trainable, sampler: &Sampler) -> Res
         equal(model, &layout, [&first, &third])?;
         third
     };
-    if !start.is_shown_by(&|take| visit_checked(model, take))? {
+    if !start.is_state_of(model)? {
         let (expected, found) = (start.hash, state_hash(model, Step::ZERO)?);
         return Err(ProbeError::GradientMovesState { expected, found });
     }
@@ -80,7 +81,7 @@ pub(crate) fn probe_closely(model: &mut dyn Trainable, sampler: &Sampler) -> Res
     drop(outlives);
     let after = match model.share() {
         Some(shared) => shared_hash(shared.as_ref(), Step::ZERO.next())?,
-        None => state_hash(model, Step::ZERO.next())?,
+        None => shown_hash(model, Step::ZERO.next())?,
     };
     start.bring_back(model)?;
     let restored = sum(model, &layout, &shard, second.into_buffer())?;
@@ -102,8 +103,12 @@ pub(crate) fn probe_closely(model: &mut dyn Trainable, sampler: &Sampler) -> Res
     })
 }
 
-/// Why the same update gave `after` at first, as the model shares it, and then `again`, as it shows it.
+/// Why the same update gave `after` at first, as the model shares it, and then `again`, as it hashes or shows it.
 fn other_after(model: &dyn Trainable, after: StateHash, again: StateHash) -> Result<ProbeError, ProbeError> {
+    let expected = shown_hash(model, Step::ZERO.next())?;
+    if expected != again {
+        return Ok(ProbeError::HashesAnother { expected, found: again });
+    }
     if let Some(shared) = model.share() {
         let found = shared_hash(shared.as_ref(), Step::ZERO.next())?;
         if found != again {
@@ -125,11 +130,22 @@ struct Start {
 }
 
 impl Start {
-    fn of(model: &dyn Trainable) -> Result<Self, StateError> {
+    fn of(model: &dyn Trainable) -> Result<Self, ProbeError> {
         let specs = state_specs(model)?;
         let saved = save_as(model, &specs)?;
         let hash = saved_hash(&specs, &saved, Step::ZERO);
-        Ok(Self { hash, specs, saved })
+        match told_tensors(model)?.map(|tensors| hash_of(&tensors, Step::ZERO)) {
+            Some(found) if found != hash => Err(ProbeError::HashesAnother { expected: hash, found }),
+            Some(_) | None => Ok(Self { hash, specs, saved }),
+        }
+    }
+
+    /// Whether this is the model's state, by the hashes that the model gives of it, or else by what it shows.
+    fn is_state_of(&self, model: &dyn Trainable) -> Result<bool, StateError> {
+        match told_tensors(model)? {
+            Some(tensors) => Ok(hash_of(&tensors, Step::ZERO) == self.hash),
+            None => self.is_shown_by(&|take| visit_checked(model, take)),
+        }
     }
 
     /// Whether this, with the same tensors, is what is shown.
@@ -156,7 +172,7 @@ impl Start {
 
     fn bring_back(&self, model: &mut dyn Trainable) -> Result<(), ProbeError> {
         restore_as(model, &self.specs, &self.saved, |_| ())?;
-        if self.is_shown_by(&|take| visit_checked(model, take))? {
+        if self.is_state_of(model)? {
             return Ok(());
         }
         let (expected, found) = (self.hash, state_hash(model, Step::ZERO)?);
@@ -312,5 +328,35 @@ mod tests {
             ),
             "{untold}"
         );
+    }
+
+    #[test]
+    fn hashes_that_a_model_gives_of_itself_are_those_of_what_it_shows() {
+        let sampler = Sampler::new(&line_spec(5)).unwrap();
+        let error = |fault| probe(&mut OnDevice(Line::faulty(fault)), &sampler).unwrap_err();
+        let zero = state_hash(&Line::default(), Step::ZERO).unwrap();
+        for (fault, shown) in [
+            (Fault::HashesOthers, zero),
+            (Fault::HashesStaleCopy, probed(Fault::None).1.unwrap().after),
+        ] {
+            let error = error(fault);
+            assert!(
+                matches!(error, ProbeError::HashesAnother { expected, found } if expected == shown && found != shown),
+                "{fault:?}: {error}"
+            );
+        }
+        let none = error(Fault::HashesNothing).to_string();
+        assert_eq!(
+            none,
+            "model: tensor w: f64[2]: expected one hash for each 1048576 bytes of it, found 0 hashes; correct `piece_hashes`"
+        );
+        // Other promises are checked by hashes as by what is shown.
+        let moves = error(Fault::GradientMovesState);
+        assert!(
+            matches!(moves, ProbeError::GradientMovesState { expected, .. } if expected == zero),
+            "{moves}"
+        );
+        assert!(matches!(error(Fault::LoadForgets), ProbeError::LoadForgets { .. }));
+        assert!(matches!(error(Fault::SharesStaleCopy), ProbeError::SharesAnother { .. }));
     }
 }
