@@ -9,23 +9,35 @@ use sardana_protocol::state::Dtype;
 use tokio::sync::oneshot;
 
 use super::{Resident, ResidentError};
+use crate::limits::LOWERED_BYTES;
 
 /// Memory of the host through which parts of a running sum pass, one after the other. What they pass copies from it and to it.
 pub trait Slot: Any + Debug + Send {
-    /// Its bytes, [`LOWERED_BYTES`](crate::limits::LOWERED_BYTES) or more, once nothing copies from it or to it any more.
+    /// Its bytes, [`LOWERED_BYTES`] or more, once nothing copies from it or to it any more. A ring asks for those of slots that are new or have come
+    /// back, on the thread of the network: it is not to wait there.
     ///
     /// # Errors
     /// When what copies has failed.
     fn bytes(&mut self) -> Result<&mut [u8], ResidentError>;
 }
 
-impl Slot for Vec<u8> {
-    fn bytes(&mut self) -> Result<&mut [u8], ResidentError> {
-        Ok(self)
+/// Memory that nothing copies from or to by itself.
+#[derive(Debug)]
+pub(super) struct PlainSlot(Box<[u8]>);
+
+impl PlainSlot {
+    pub(super) fn new() -> Self {
+        Self(vec![0; LOWERED_BYTES].into())
     }
 }
 
-/// A part of a running sum, or room for one that begins: at most [`LOWERED_BYTES`](crate::limits::LOWERED_BYTES) of the tensors, all of whose elements are of one
+impl Slot for PlainSlot {
+    fn bytes(&mut self) -> Result<&mut [u8], ResidentError> {
+        Ok(&mut self.0)
+    }
+}
+
+/// A part of a running sum, or room for one that begins: at most [`LOWERED_BYTES`] of the tensors, all of whose elements are of one
 /// type, and zeros between them. One that is dropped unfinished fails.
 #[derive(Debug)]
 pub struct Passing {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sardana_protocol::state::Dtype;
 
 use super::memory::Lowering;
-use super::passing::{Passing, Slot};
+use super::passing::{Passing, PlainSlot, Slot};
 use crate::layout::Layout;
 use crate::limits::{LOWERED_AHEAD, LOWERED_BYTES};
 
@@ -41,7 +41,7 @@ pub trait Resident: Any + fmt::Debug + Send + Sync {
     /// # Errors
     /// When there is none.
     fn slot(&self) -> Result<Box<dyn Slot>, ResidentError> {
-        Ok(Box::new(vec![0; LOWERED_BYTES]))
+        Ok(Box::new(PlainSlot::new()))
     }
 
     /// Adds to a part of a running sum what these hold there, this one first and the others in their order, where they lie. Returns at once, and finishes the

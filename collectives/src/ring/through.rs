@@ -101,7 +101,7 @@ impl Through {
             let range = bytes_of(layout, &chunks);
             let used = free.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let mut slot = used.map_or_else(|| first_there.slot(), Ok).map_err(passage.lacks())?;
-            let bytes = &mut slot.bytes().map_err(passage.lacks())?[..range.len()];
+            let bytes = first_of(&mut *slot, range.len()).map_err(passage.lacks())?;
             for index in chunks.clone().rev() {
                 if let Some(first) = first.take() {
                     bytes[within(layout, index, &range)].copy_from_slice(&first);
@@ -139,8 +139,8 @@ async fn go_on(
     let gone = || ResidentError::new("what was to add to it is gone");
     while let Some((chunks, passed)) = coming.recv().await {
         let mut slot = passed.await.unwrap_or_else(|_| Err(gone())).map_err(passage.lacks())?;
-        let bytes = slot.bytes().map_err(passage.lacks())?;
         let range = bytes_of(passage.layout(), &chunks);
+        let bytes = first_of(&mut *slot, range.len()).map_err(passage.lacks())?;
         for index in chunks.rev() {
             let sum = &bytes[within(passage.layout(), index, &range)];
             let own = own_terms(passage, here, index).await?;
@@ -150,6 +150,14 @@ async fn go_on(
         free.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
     }
     Ok(())
+}
+
+/// So many bytes of a slot, which has as many as a part may have.
+fn first_of(slot: &mut dyn Slot, length: usize) -> Result<&mut [u8], ResidentError> {
+    let bytes = slot.bytes()?;
+    let found = bytes.len();
+    let short = || ResidentError::new(format!("expected a slot of {length} bytes or more, found {found}"));
+    bytes.get_mut(..length).ok_or_else(short)
 }
 
 /// Adds what lies behind the tensors, as far as it is in `tail`, whose running sum `bytes` holds unless it begins.

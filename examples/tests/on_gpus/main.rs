@@ -124,7 +124,7 @@ fn workers_on_processors_and_on_gpus_train_together() {
         let values = 4 * Shape::new(&SIZES).values() as u64;
         assert!(3 * values <= held && held <= peak, "{memory:?}");
         assert!(5 * values < memory.needed && memory.needed < peak + 4 * values, "{memory:?}");
-        assert!(memory.pinned >= 8 << 20, "what carries gradients, and a sum: {memory:?}");
+        assert!(memory.pinned >= 16 << 20, "what carries gradients, and a sum: {memory:?}");
     }
 }
 

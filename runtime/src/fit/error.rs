@@ -68,6 +68,11 @@ pub enum FitError {
         /// As the loader has it.
         found: String,
     },
+    /// A network says that its tensors lie on a GPU for reading alone, or for changing alone: let it say both.
+    #[error(
+        "expected a network whose `on_device` and `on_device_mut` both give it, or neither does, found that one does; a network of which neither does is updated on the host"
+    )]
+    HalfOnDevice,
     /// There is nothing to measure by.
     #[error("expected at least one held-out sample, found none: leave out .held_out(…), or hold out some")]
     NothingHeldOut,

@@ -5,7 +5,7 @@
 //! - [`Fit`]: what a program hands to [`crate::train()`];
 //! - [`Network`], [`Parameter`], [`Role`], [`Values`]: what a framework must offer; `sardana-candle` does for candle;
 //! - `DeviceNetwork`, with the feature `cuda`: what it offers besides if its tensors lie on a GPU. Updates that a GPU has
-//!   [kernels](Optimizer::device_update) for are made there then, with the bits of the host's; others, and running means and variances, on the host: each tensor
+//!   [kernels](Optimizer::device_update) for are made there then, with the bits of the host's, and the state is hashed there; others, and running means and variances, on the host: each tensor
 //!   comes down and goes up again at each update, which is slower.
 
 mod error;

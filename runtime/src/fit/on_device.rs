@@ -79,19 +79,35 @@ impl DeviceSlots {
     }
 
     /// The hashes of the pieces of each tensor of the network and of the slots of each, all where they lie, in the order in which they are shown.
-    pub(super) fn piece_hashes(&self, network: &dyn DeviceNetwork) -> Result<Vec<Vec<PieceHash>>, ModelError> {
-        let mut hashes = Vec::new();
-        network.look(&mut |tensors| {
-            let slots = self.values.iter().map(|slots| slots.iter().map(|slot| slot.tensor().view()));
-            let with_slots = tensors
-                .iter()
-                .zip(slots)
-                .flat_map(|(tensor, slots)| once(*tensor).chain(slots));
-            hashes = self.device.hash(ON, &with_slots.collect::<Vec<_>>())?;
+    /// None if the device has no room for them.
+    pub(super) fn piece_hashes(
+        &self,
+        network: &dyn DeviceNetwork,
+        tensors: &[Tensor],
+    ) -> Result<Option<Vec<Vec<PieceHash>>>, ModelError> {
+        let expected: Vec<usize> = tensors.iter().map(Tensor::elements).collect();
+        let (mut found, mut hashes) = (Vec::new(), Ok(Vec::new()));
+        network.look(&mut |views| {
+            found = views.iter().map(View::len).collect();
+            if found == expected {
+                let slots = self.values.iter().map(|slots| slots.iter().map(|slot| slot.tensor().view()));
+                let with_slots = views.iter().zip(slots).flat_map(|(tensor, slots)| once(*tensor).chain(slots));
+                hashes = self.device.hash(ON, &with_slots.collect::<Vec<_>>());
+            }
             Ok(())
         })?;
-        let pieces = |pieces: Vec<_>| pieces.into_iter().map(PieceHash::new).collect();
-        Ok(hashes.into_iter().map(pieces).collect())
+        if found != expected {
+            let all = "expected `DeviceNetwork::look` to show all tensors of the network, of these numbers of elements";
+            return Err(format!("{all}: {expected:?}, found {found:?}").into());
+        }
+        match hashes {
+            Ok(hashes) => {
+                let pieces = |pieces: Vec<_>| pieces.into_iter().map(PieceHash::new).collect();
+                Ok(Some(hashes.into_iter().map(pieces).collect()))
+            }
+            Err(DeviceError::Memory { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// With the sum of the mean where it is used.

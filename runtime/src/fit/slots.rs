@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::error::FitError;
+#[cfg(feature = "cuda")]
+use super::network::DeviceNetwork;
 use super::network::Network;
 #[cfg(feature = "cuda")]
 use super::on_device::{DeviceSlots, ShownDeviceSlots};
@@ -31,7 +33,7 @@ impl Slots {
     )]
     pub(super) fn new<N: Network>(network: &mut N, optimizer: &dyn Optimizer, tensors: &[Tensor]) -> Result<Self, FitError> {
         #[cfg(feature = "cuda")]
-        if let (Some(network), Some(update)) = (network.on_device(), optimizer.device_update()) {
+        if let (Some(network), Some(update)) = (on_device(network)?, optimizer.device_update()) {
             let slots = DeviceSlots::new(network.device(), update, tensors)?;
             return Ok(Self::OnDevice(Box::new(slots)));
         }
@@ -68,6 +70,18 @@ impl Slots {
             #[cfg(feature = "cuda")]
             Self::OnDevice(slots) => ShownSlots::OnDevice(slots.shown()),
         }
+    }
+}
+
+/// The network where its tensors lie on a device: it says so for reading and for changing, or for neither.
+#[cfg(feature = "cuda")]
+fn on_device<N: Network>(network: &mut N) -> Result<Option<&dyn DeviceNetwork>, FitError> {
+    let is_changed_there = network.on_device_mut().is_some();
+    let there = network.on_device();
+    if there.is_some() == is_changed_there {
+        Ok(there)
+    } else {
+        Err(FitError::HalfOnDevice)
     }
 }
 

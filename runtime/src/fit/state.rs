@@ -68,8 +68,11 @@ impl State {
         let (Some(network), Slots::OnDevice(slots)) = (network.on_device(), &self.slots) else {
             return Ok(None);
         };
+        let Some(hashes) = slots.piece_hashes(network, &self.tensors)? else {
+            return Ok(None);
+        };
         let specs = self.tensors.iter().flat_map(|tensor| once(&tensor.spec).chain(&tensor.slots));
-        let tensors = specs.zip(slots.piece_hashes(network)?);
+        let tensors = specs.zip(hashes);
         let mut hashed: Vec<_> = tensors
             .map(|(spec, pieces)| HashedTensor {
                 spec: spec.clone(),

@@ -51,8 +51,8 @@ pub trait SharedState: Send {
     /// As [`Trainable::visit`].
     fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError>;
 
-    /// The same of those tensors that are `wanted`, which is asked for each in its turn before that is shown: a copy of a part of the state costs no more than that
-    /// where what is shown has to be brought here first, as from a GPU. By itself, all are brought.
+    /// The same of those tensors that are `wanted`: that is asked of each once, in the order of [`Self::visit`], and those for which it says so are shown in that
+    /// order. So a copy of a part of the state costs no more than that where what is shown has to be brought here first, as from a GPU. By itself, all are brought.
     ///
     /// # Errors
     /// As [`Trainable::visit`].
@@ -80,8 +80,8 @@ pub trait SharedState: Send {
 ///
 /// It need not be `Send`: it is built and lives on the runtime's training thread.
 ///
-/// Two promises make every membership give the same bits. [`probe()`] checks both on the first step, and a worker refuses to
-/// start with a model that breaks them:
+/// Two promises make every membership give the same bits. [`probe()`] checks both on the first step, with that what a model shares or hashes itself is what it
+/// shows, and a worker refuses to start with a model that breaks them:
 /// - `gradient` changes nothing and depends only on the state and the shard: random numbers come from [`Shard::random`];
 /// - `visit` shows all that `gradient` and `apply` depend on, and `load` brings all of it back.
 pub trait Trainable {

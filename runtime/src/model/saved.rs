@@ -5,7 +5,8 @@
 //! receives them compares their hash.
 //! It must not know how they travel.
 
-use std::cell::Cell;
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
@@ -66,14 +67,57 @@ pub fn save(model: &dyn Trainable) -> Result<BytesMut, StateError> {
 pub(super) fn save_as(model: &dyn Trainable, specs: &[TensorSpec]) -> Result<BytesMut, StateError> {
     let expected = specs.iter().map(length).sum();
     let (mut saved, mut found) = (room::zeros(expected), 0);
-    visit_checked(model, &mut |_, bytes| {
-        if let Some(room) = saved.get_mut(found..found + bytes.len()) {
-            threads::copy(bytes, room);
+    let (mut specs, mut other) = (specs.iter(), Ok(()));
+    visit_checked(model, &mut |spec, bytes| {
+        match (specs.next(), saved.get_mut(found..found + bytes.len())) {
+            (Some(expected), Some(room)) if expected == spec => threads::copy(bytes, room),
+            (Some(expected), _) if other.is_ok() => other = Err(other_tensor("`visit`", expected, Some(spec))),
+            (Some(_) | None, _) => {}
         }
         found += bytes.len();
     })?;
-    check_length(expected, found)?;
+    other.and_then(|()| check_length(expected, found))?;
     Ok(saved)
+}
+
+fn other_tensor(method: &'static str, expected: &TensorSpec, found: Option<&TensorSpec>) -> StateError {
+    StateError::OtherTensor {
+        method,
+        expected: expected.to_string(),
+        found: found.map_or_else(|| "nothing".to_owned(), ToString::to_string),
+    }
+}
+
+/// What shows those tensors of a state that are wanted.
+pub(super) type ShowWanted<'a> = &'a dyn Fn(Wanted<'_>, Take<'_>) -> Result<(), StateError>;
+
+/// Sees the tensors that `wants`, by what they are and where they lie in the state's bytes, and says how many bytes the state has.
+pub(super) fn see_wanted(
+    show: ShowWanted<'_>,
+    mut wants: impl FnMut(&TensorSpec, &Range<usize>) -> bool,
+    mut see: impl FnMut(Range<usize>, &[u8]),
+) -> Result<usize, StateError> {
+    const METHOD: &str = "`visit_wanted`";
+    let (to_come, mut end, mut other) = (RefCell::new(VecDeque::new()), 0_usize, Ok(()));
+    let mut wanted = |spec: &TensorSpec| {
+        let place = end..end.saturating_add(length(spec));
+        end = place.end;
+        let is_wanted = wants(spec, &place);
+        if is_wanted {
+            to_come.borrow_mut().push_back((spec.clone(), place));
+        }
+        is_wanted
+    };
+    show(&mut wanted, &mut |spec, bytes| match to_come.borrow_mut().pop_front() {
+        Some((expected, place)) if expected == *spec => see(place, bytes),
+        Some((expected, _)) if other.is_ok() => other = Err(other_tensor(METHOD, &expected, Some(spec))),
+        // It is told as another one, or its bytes are not looked at: nobody wanted it.
+        Some(_) | None => {}
+    })?;
+    match to_come.into_inner().front() {
+        Some((expected, _)) if other.is_ok() => Err(other_tensor(METHOD, expected, None)),
+        Some(_) | None => other.map(|()| end),
+    }
 }
 
 /// Copies these shares out of a model whose state has these pieces, one after the other into what `room` gives for so many bytes. The model is visited
@@ -113,7 +157,7 @@ pub(crate) fn copy_shared(
 const TOLD_BYTES: usize = 64 << 20;
 
 fn copy(
-    show: &dyn Fn(Wanted<'_>, Take<'_>) -> Result<(), StateError>,
+    show: ShowWanted<'_>,
     pieces: &StatePieces,
     shares: &[Share],
     room: impl FnOnce(usize) -> Room,
@@ -129,30 +173,29 @@ fn copy(
         rest = behind;
     }
     let stores = Stores::of(pieces.bytes());
-    // Where the tensor that is shown lies in the state.
-    let place = Cell::new(0..0_usize);
-    let mut wanted = |spec: &TensorSpec| {
-        let start = place.take().end;
-        let end = start.saturating_add(length(spec));
-        place.set(start..end);
-        ranges.iter().any(|range| range.start < end && start < range.end)
+    let is_copied = |tensor: &Range<usize>| {
+        ranges
+            .iter()
+            .any(|range| range.start < tensor.end && tensor.start < range.end)
     };
-    show(&mut wanted, &mut |_, bytes| {
-        let Range { start, end } = place.take();
-        place.set(start..end);
-        for (range, copy) in ranges.iter().zip(&mut copies) {
-            let (from, to) = (range.start.max(start), range.end.min(end));
-            if from < to {
-                let copy = &mut copy[from - range.start..to - range.start];
-                let parts = bytes[from - start..to - start].chunks(TOLD_BYTES);
-                for (part, copy) in parts.zip(copy.chunks_mut(TOLD_BYTES)) {
-                    stores.copy(copy, part);
-                    copied(part.len());
+    let found = see_wanted(
+        show,
+        |_, tensor| is_copied(tensor),
+        |Range { start, end }, bytes| {
+            for (range, copy) in ranges.iter().zip(&mut copies) {
+                let (from, to) = (range.start.max(start), range.end.min(end));
+                if from < to {
+                    let copy = &mut copy[from - range.start..to - range.start];
+                    let parts = bytes[from - start..to - start].chunks(TOLD_BYTES);
+                    for (part, copy) in parts.zip(copy.chunks_mut(TOLD_BYTES)) {
+                        stores.copy(copy, part);
+                        copied(part.len());
+                    }
                 }
             }
-        }
-    })?;
-    check_length(pieces.bytes(), place.take().end)?;
+        },
+    )?;
+    check_length(pieces.bytes(), found)?;
     let mut rest = Bytes::from(room);
     Ok(ranges.iter().map(|range| rest.split_to(range.len())).collect())
 }

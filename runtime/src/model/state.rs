@@ -48,6 +48,18 @@ pub enum StateError {
         /// Bytes that it showed.
         found: usize,
     },
+    /// Another tensor was shown than was to be, or none: correct the method that is named.
+    #[error(
+        "model: expected {method} to show {expected}, found {found}; it must show the same tensors in the same order as before"
+    )]
+    OtherTensor {
+        /// What shows the state.
+        method: &'static str,
+        /// The tensor that was to be shown.
+        expected: String,
+        /// What was.
+        found: String,
+    },
     /// Not one hash for each piece of the tensor: correct the model's `piece_hashes`.
     #[error(
         "model: tensor {spec}: expected one hash for each {PIECE_BYTES} bytes of it, found {found} hashes; correct `piece_hashes`"

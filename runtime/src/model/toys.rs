@@ -50,6 +50,10 @@ pub(crate) enum Fault {
     SharesStaleCopy,
     /// What `share` gave changes with an update, though it is to outlive that.
     SharesWhatChanges,
+    /// What `share` gave shows other tensors than are wanted of it.
+    SharesOtherPart,
+    /// What `visit` shows follows updates, and not `load`.
+    LoadLeavesShown,
     /// `piece_hashes` hashes other parameters.
     HashesOthers,
     /// `piece_hashes` hashes the parameters as they were at first.
@@ -106,6 +110,15 @@ impl Line {
         w
     }
 
+    /// What is shown of the parameters.
+    fn mirrored_w(&self) -> [f64; 2] {
+        if self.fault == Fault::LoadLeavesShown {
+            self.copy
+        } else {
+            self.shown_w()
+        }
+    }
+
     /// What `visit` shows, hashed without it.
     fn hashes(&self) -> Vec<HashedTensor> {
         let w = if self.fault == Fault::HashesOthers {
@@ -115,14 +128,18 @@ impl Line {
         } else {
             self.shown_w()
         };
-        let mut hashes = [("w", w), ("velocity", self.velocity)].map(|(name, values)| HashedTensor {
+        let hashed = |(name, values): (&str, [f64; 2])| HashedTensor {
             spec: Self::spec(name),
             pieces: vec![PieceHash::of(&to_bytes(values))],
-        });
+        };
+        let mut hashes: Vec<_> = [("w", w), ("velocity", self.velocity)].map(hashed).into();
         if self.fault == Fault::HashesNothing {
             hashes[0].pieces.clear();
         }
-        hashes.into()
+        if self.fault == Fault::VelocityHidden {
+            hashes.pop();
+        }
+        hashes
     }
 }
 
@@ -190,7 +207,7 @@ impl Trainable for Line {
 
     fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError> {
         self.shown.update(|shown| shown + 1);
-        visitor(&Self::spec("w"), &to_bytes(self.shown_w()));
+        visitor(&Self::spec("w"), &to_bytes(self.mirrored_w()));
         if self.fault != Fault::VelocityHidden {
             visitor(&Self::spec("velocity"), &to_bytes(self.velocity));
         }
@@ -219,8 +236,9 @@ impl Trainable for Line {
         } else {
             Arc::new(Mutex::new(self.w))
         };
-        let velocity = self.velocity;
-        (self.fault != Fault::VelocityHidden).then(|| Box::new(SharedLine { w, velocity }) as _)
+        let (velocity, other_part) = (self.velocity, self.fault == Fault::SharesOtherPart);
+        let shared = SharedLine { w, velocity, other_part };
+        (self.fault != Fault::VelocityHidden).then(|| Box::new(shared) as _)
     }
 
     fn evaluate(&self) -> Result<Vec<(String, f64)>, ModelError> {
@@ -274,13 +292,31 @@ impl Trainable for OnDevice {
 struct SharedLine {
     w: Arc<Mutex<[f64; 2]>>,
     velocity: [f64; 2],
+    /// Whether it shows the parameters whatever is wanted.
+    other_part: bool,
 }
 
 impl SharedState for SharedLine {
     fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError> {
-        visitor(&Line::spec("w"), &to_bytes(*self.w.lock().unwrap()));
+        let w = *self.w.lock().unwrap();
+        visitor(&Line::spec("w"), &to_bytes(w));
         visitor(&Line::spec("velocity"), &to_bytes(self.velocity));
         Ok(())
+    }
+
+    fn visit_wanted(
+        &self,
+        wanted: &mut dyn FnMut(&TensorSpec) -> bool,
+        visitor: &mut dyn FnMut(&TensorSpec, &[u8]),
+    ) -> Result<(), ModelError> {
+        self.visit(&mut |spec, bytes| {
+            let is_wanted = wanted(spec);
+            if is_wanted && self.other_part {
+                visitor(&Line::spec("w"), &to_bytes(*self.w.lock().unwrap()));
+            } else if is_wanted {
+                visitor(spec, bytes);
+            }
+        })
     }
 
     fn outlives_updates(&self) -> bool {

@@ -381,8 +381,8 @@ mod tests {
         let prepared = prepare(&line_spec(1), |_| Ok(Line::default())).unwrap();
         // What it consists of, the copy, after the gradients, brought back, updated again, and brought back. It is shared as well.
         assert_eq!(prepared.model.shown.get(), 6);
-        // Where it hashes itself only the copy is left, which all hashes are compared with.
+        // Where it hashes itself the copy is left, which all hashes are compared with, and what is shown in the end.
         let prepared = prepare(&line_spec(1), |_| Ok(OnDevice(Line::default()))).unwrap();
-        assert_eq!(prepared.model.0.shown.get(), 1);
+        assert_eq!(prepared.model.0.shown.get(), 2);
     }
 }

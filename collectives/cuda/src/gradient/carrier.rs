@@ -1,5 +1,5 @@
-//! What carries gradients of a device to the host, and running sums to the gradients and back: a thread that enqueues copies and waits for them, so that no other
-//! thread does. Decides nothing.
+//! What carries gradients of a device to the host, and running sums to the gradients and back: a thread that enqueues copies and waits until they have landed, so that no
+//! other thread does. Decides nothing.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -4,11 +4,11 @@ use sardana_collectives::limits::LOWERED_BYTES;
 use sardana_protocol::memory::DeviceMemory;
 
 use super::carrier::WRITERS_SLOTS;
-use super::slots::MOST_SLOTS;
+use super::slots::KEPT_SLOTS;
 use crate::device::Device;
 
-/// The most pinned memory that carries a device's gradients: parts of sums and gradients on their way, and what is being spilled.
-const CARRIER_PINNED_BYTES: u64 = ((MOST_SLOTS + WRITERS_SLOTS) * LOWERED_BYTES) as u64;
+/// The pinned memory that carries a device's gradients: parts of sums and gradients on their way, and what is being spilled.
+const CARRIER_PINNED_BYTES: u64 = ((KEPT_SLOTS + WRITERS_SLOTS) * LOWERED_BYTES) as u64;
 
 impl Device {
     /// What a worker says of its memory there, where `needed` is the most bytes that it must have at once: all but gradients, which may lie in the host's, and

@@ -11,8 +11,9 @@ use crate::device::{Device, DeviceError, Pinned};
 /// Copies to the host that are under way at once: one lands while the next ones come. A ring gives as many parts of a sum.
 pub(super) const LANDING_AT_ONCE: usize = PASSING_AT_ONCE;
 
-/// Most slots that there are for one ring at a time: of parts of gradients that land, and of parts of a sum, of which it fills one and empties another besides.
-pub(super) const MOST_SLOTS: usize = LANDING_AT_ONCE + PASSING_AT_ONCE + 2;
+/// As many slots as a visit needs: of parts of gradients that land, and of parts of a sum, of which it fills one and empties another besides. No more are kept:
+/// a rank that is visited several times, or goes on while parts of a ring that was given up are still to land, has more for as long.
+pub(super) const KEPT_SLOTS: usize = LANDING_AT_ONCE + PASSING_AT_ONCE + 2;
 
 /// The slots of a device that nothing uses.
 #[derive(Debug)]
@@ -71,6 +72,12 @@ impl Slot for PinnedSlot {
 
 impl Drop for PinnedSlot {
     fn drop(&mut self) {
-        self.slots.free().extend(self.pinned.take());
+        let mut free = self.slots.free();
+        if free.len() < KEPT_SLOTS {
+            free.extend(self.pinned.take());
+        }
+        drop(free);
+        // What is not kept goes without the others' waiting for it.
+        drop(self.pinned.take());
     }
 }

@@ -5,6 +5,8 @@
 
 mod error;
 
+use std::ops::Range;
+
 use bytes::BytesMut;
 pub use error::ProbeError;
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
@@ -14,8 +16,8 @@ use sardana_protocol::words::Step;
 
 use super::difference::Difference;
 use super::hash::{hash_of, saved_hash, shared_hash, shown_hash, state_hash, state_specs, told_tensors};
-use super::saved::{restore_as, save_as};
-use super::state::{StateError, Take, shared_checked, visit_checked};
+use super::saved::{restore_as, save_as, see_wanted};
+use super::state::{StateError, Take, visit_checked, wanted_checked};
 use super::threads::are_equal;
 use super::{SharedState, Trainable};
 use crate::data::{Sampler, Shard};
@@ -34,6 +36,7 @@ pub struct Probe {
 
 /// Takes one gradient and one update of the model's state 0, checks the promises of [`Trainable`], and leaves the model in
 /// state 0. It costs three gradients of one shard, or four on a device that is not a processor, two updates, a copy of the state, and three hashes: of state 0, and twice of state 1.
+/// A state that the model [hashes](Trainable::piece_hashes) where it lies is brought here four times.
 ///
 /// # Errors
 /// When the model fails or breaks a promise; it may then be in any state: drop it.
@@ -44,7 +47,7 @@ pub fn probe(model: &mut dyn Trainable, sampler: &Sampler) -> Result<Probe, Prob
 /// What a probe found, and what it has come to know by the way.
 pub(crate) struct Probed {
     pub(crate) probe: Probe,
-    /// The state's tensors. To be shown them once more may take long: where a state lies on a device, all of it is copied for that.
+    /// The state's tensors.
     pub(crate) specs: Vec<TensorSpec>,
     /// The memory that a copy of the state was in: another state may lie there.
     pub(crate) reserve: BytesMut,
@@ -94,6 +97,7 @@ pub(crate) fn probe_closely(model: &mut dyn Trainable, sampler: &Sampler) -> Res
         return Err(other_after(model, after, again)?);
     }
     start.bring_back(model)?;
+    start.is_shown_again(model)?;
     let state_zero = start.hash;
     let Start { specs, saved, .. } = start;
     Ok(Probed {
@@ -131,10 +135,15 @@ struct Start {
 
 impl Start {
     fn of(model: &dyn Trainable) -> Result<Self, ProbeError> {
-        let specs = state_specs(model)?;
+        let told = told_tensors(model)?;
+        let found = told.as_deref().map(|tensors| hash_of(tensors, Step::ZERO));
+        let specs = match told {
+            Some(tensors) => tensors.into_iter().map(|tensor| tensor.spec).collect(),
+            None => state_specs(model)?,
+        };
         let saved = save_as(model, &specs)?;
         let hash = saved_hash(&specs, &saved, Step::ZERO);
-        match told_tensors(model)?.map(|tensors| hash_of(&tensors, Step::ZERO)) {
+        match found {
             Some(found) if found != hash => Err(ProbeError::HashesAnother { expected: hash, found }),
             Some(_) | None => Ok(Self { hash, specs, saved }),
         }
@@ -159,10 +168,27 @@ impl Start {
         Ok(same && specs.next().is_none())
     }
 
+    /// Whether this, with the same tensors, is what is shared: one half of them and the other, as holders of shares see it.
+    fn is_shared_by(&self, shared: &dyn SharedState) -> Result<bool, StateError> {
+        let mut same = true;
+        for half in 0..2 {
+            let mut specs = self.specs.iter().enumerate();
+            let is_half = |spec: &TensorSpec, _: &Range<usize>| {
+                specs.next().is_some_and(|(number, own)| own == spec && number % 2 == half)
+            };
+            let compare = |place: Range<usize>, bytes: &[u8]| {
+                same = same && self.saved.get(place).is_some_and(|expected| are_equal(expected, bytes));
+            };
+            let bytes = see_wanted(&|wanted, take| wanted_checked(shared, wanted, take), is_half, compare)?;
+            same = same && bytes == self.saved.len() && specs.next().is_none();
+        }
+        Ok(same)
+    }
+
     /// What is shared, if anything is, must be this.
     fn compare(&self, shared: Option<&dyn SharedState>) -> Result<(), ProbeError> {
         match shared {
-            Some(shared) if !self.is_shown_by(&|take| shared_checked(shared, take))? => Err(ProbeError::SharesAnother {
+            Some(shared) if !self.is_shared_by(shared)? => Err(ProbeError::SharesAnother {
                 expected: self.hash,
                 found: shared_hash(shared, Step::ZERO)?,
             }),
@@ -176,6 +202,15 @@ impl Start {
             return Ok(());
         }
         let (expected, found) = (self.hash, state_hash(model, Step::ZERO)?);
+        Err(ProbeError::LoadForgets { expected, found })
+    }
+
+    /// What was brought back is what is shown as well, if it was compared by hashes alone.
+    fn is_shown_again(&self, model: &dyn Trainable) -> Result<(), ProbeError> {
+        if told_tensors(model)?.is_none() || self.is_shown_by(&|take| visit_checked(model, take))? {
+            return Ok(());
+        }
+        let (expected, found) = (self.hash, shown_hash(model, Step::ZERO)?);
         Err(ProbeError::LoadForgets { expected, found })
     }
 }
@@ -335,6 +370,9 @@ mod tests {
         let sampler = Sampler::new(&line_spec(5)).unwrap();
         let error = |fault| probe(&mut OnDevice(Line::faulty(fault)), &sampler).unwrap_err();
         let zero = state_hash(&Line::default(), Step::ZERO).unwrap();
+        // Without a share what is shown is hashed in its place.
+        let hidden = error(Fault::VelocityHidden);
+        assert!(matches!(hidden, ProbeError::ApplyHasHiddenState { .. }), "{hidden}");
         for (fault, shown) in [
             (Fault::HashesOthers, zero),
             (Fault::HashesStaleCopy, probed(Fault::None).1.unwrap().after),
@@ -357,6 +395,16 @@ mod tests {
             "{moves}"
         );
         assert!(matches!(error(Fault::LoadForgets), ProbeError::LoadForgets { .. }));
+        assert!(matches!(error(Fault::LoadLeavesShown), ProbeError::LoadForgets { .. }));
         assert!(matches!(error(Fault::SharesStaleCopy), ProbeError::SharesAnother { .. }));
+    }
+
+    #[test]
+    fn a_part_of_a_state_is_shared_as_the_whole_is() {
+        let error = probed(Fault::SharesOtherPart).1.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "model: expected `visit_wanted` to show velocity: f64[2], found w: f64[2]; it must show the same tensors in the same order as before"
+        );
     }
 }

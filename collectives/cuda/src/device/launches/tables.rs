@@ -140,7 +140,7 @@ impl Enqueue<'_> {
         require(
             kernel,
             found <= MOST_ROWS,
-            || format!("at most {MOST_ROWS} tensors"),
+            || format!("at most {MOST_ROWS} tensors or pieces"),
             || format!("{found}"),
         )?;
         let table = DeviceTensor::from_slice(self.device, self.stream, bytemuck::cast_slice(rows))?;
