@@ -51,6 +51,9 @@ where
         println!("{} on held-out samples", result(name, *value));
     }
     println!("final state {} after {} steps", summary.hash, summary.step.get());
+    if let Some(pace) = shown.pace.words() {
+        println!("{pace}");
+    }
     Ok(summary)
 }
 
@@ -108,6 +111,34 @@ impl Sums {
     }
 }
 
+/// How long steps take, from the first ones that are told of to the last ones: without what goes before them, and what comes behind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    /// When steps were told of for the first and the last time.
+    between: Option<[Duration; 2]>,
+    /// All but those that were told of first.
+    steps: u64,
+}
+
+impl Pace {
+    fn count(&mut self, now: Duration, steps: usize) {
+        match &mut self.between {
+            None => self.between = Some([now; 2]),
+            Some([_, last]) => {
+                *last = now;
+                self.steps += steps as u64;
+            }
+        }
+    }
+
+    /// None where steps were told of only once.
+    fn words(&self) -> Option<String> {
+        let [first, last] = self.between.filter(|_| self.steps > 0)?;
+        let each = (last - first).as_secs_f64() * 1e3 / self.steps as f64;
+        Some(format!("{each:.3} ms a step, over the last {} steps", self.steps))
+    }
+}
+
 /// What is seen of one run.
 #[derive(Debug)]
 struct Shown {
@@ -117,6 +148,7 @@ struct Shown {
     started: Instant,
     rate: Rate,
     steps_rate: Rate,
+    pace: Pace,
     /// Of the epoch under way.
     epoch: Sums,
     /// None where there is no terminal.
@@ -138,6 +170,7 @@ impl Shown {
             started: Instant::now(),
             rate: Rate::default(),
             steps_rate: Rate::default(),
+            pace: Pace::default(),
             epoch: Sums::default(),
             bar,
         }
@@ -154,6 +187,7 @@ impl Shown {
         let now = self.started.elapsed();
         self.rate.count(now, reports.iter().map(|report| report.samples).sum());
         self.steps_rate.count(now, reports.len() as u64);
+        self.pace.count(now, reports.len());
         for report in reports {
             self.epoch.add(report);
             if (report.step.get() + 1).is_multiple_of(self.steps_per_epoch) {
@@ -218,6 +252,17 @@ mod tests {
     use sardana::Step;
 
     use super::*;
+
+    #[test]
+    fn a_pace_leaves_out_what_is_told_first() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.words(), None);
+        pace.count(Duration::from_secs(2), 5);
+        assert_eq!(pace.words(), None, "a moment is no time");
+        pace.count(Duration::from_millis(2_500), 100);
+        pace.count(Duration::from_secs(3), 300);
+        assert_eq!(pace.words().as_deref(), Some("2.500 ms a step, over the last 400 steps"));
+    }
 
     #[test]
     fn an_epoch_is_said_with_the_means_over_its_samples() {

@@ -1,7 +1,8 @@
 // The twin of NCCL: what programs call of it, between processes of one host that each have a twin driver. Ranks share a file; an operation of a stream is ready
 // once the other ranks have come to theirs, so that a rank that died keeps the others waiting until they abort. Calls that a program must not make end it.
 //
-// TWIN_NCCL: the folder in which ranks share files.
+// TWIN_NCCL: the folder in which ranks share files. `calls` there has a line for each communicator that was made or aborted, and for each rank's part of a sum that
+// was carried out: what, rank and ranks.
 #include <atomic>
 #include <cmath>
 #include <cstdint>
@@ -58,6 +59,15 @@ struct Comm {
 [[noreturn]] void misused(const char* what) {
     fprintf(stderr, "NCCL is misused: %s\n", what);
     abort();
+}
+
+void note(const char* what, const Comm& comm) {
+    const char* folder = getenv("TWIN_NCCL");
+    if (!folder) return;
+    int file = open((std::string(folder) + "/calls").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    if (file < 0) misused("there is no such folder as TWIN_NCCL names");
+    dprintf(file, "%s %d %d\n", what, comm.rank, comm.ranks);
+    close(file);
 }
 
 template <class F> F of_driver(const char* name) {
@@ -147,6 +157,7 @@ void carry_out(void* data) {
         if (op->is_last) {
             add(*op);
             comm.shared->done[comm.rank] = op->number;
+            note("summed", comm);
         } else {
             memcpy(comm.shared->rooms[comm.rank][op->number % 2], op->from, bytes);
             comm.shared->posted[comm.rank] = op->number;
@@ -189,6 +200,7 @@ API int ncclCommInitRankConfig(Comm** made, int ranks, Id id, int rank, const Co
     uint32_t before = 0;
     if (!comm->shared->ranks.compare_exchange_strong(before, ranks) && before != (uint32_t)ranks) return INVALID_ARGUMENT;
     if (comm->shared->joined[rank].exchange(1)) return INVALID_USAGE;
+    note("made", *comm);
     return *made = comm, IN_PROGRESS;
 }
 
@@ -232,5 +244,6 @@ API int ncclCommDestroy(Comm* comm) {
 API int ncclCommAbort(Comm* comm) {
     if (comm->aborted.exchange(true)) misused("a second abort");
     comm->enqueue = nullptr;
+    note("aborted", *comm);
     return OK;
 }

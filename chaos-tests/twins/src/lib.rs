@@ -57,4 +57,5 @@ pub use compiler::{CompileError, Compiler};
 pub use driver::{Count, Driver, DriverFiles, Left, Planted, Session};
 pub use library::{Fault, Twin};
 pub use memory::{Address, Memory};
+pub use nccl::NCCL_CALLS;
 pub use source::Source;

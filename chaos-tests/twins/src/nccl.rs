@@ -9,6 +9,10 @@ use std::fs;
 use crate::compiler::{CompileError, Compiler};
 use crate::driver::DriverFiles;
 
+/// What ranks write down in the folder that `TWIN_NCCL` names: a line for each communicator that a rank has `made` or `aborted`, and for each sum that it has
+/// `summed`, with its number and that of all ranks behind it.
+pub const NCCL_CALLS: &str = "calls";
+
 /// Its file, in the driver's folder.
 const NAME: &str = "libnccl.so";
 

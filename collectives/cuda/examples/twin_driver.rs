@@ -1,5 +1,5 @@
-//! Writes the twin driver with all kernels to a folder, for processes that are to take it for the machine's: `libcuda.so`, a file for each module of kernels,
-//! and `environment`, which a shell reads before it starts them.
+//! Writes the twin driver with all kernels to a folder, for processes that are to take it for the machine's: `libcuda.so`, `libnccl.so`, a file for each module of
+//! kernels, `meetings`, where ranks of NCCL share files, and `environment`, which a shell reads before it starts them.
 //!
 //! `cargo run -p sardana-cuda --features cuda --example twin_driver -- FOLDER [--wrong]`: with `--wrong` one kernel gives other bits, to see that it is found.
 
@@ -55,8 +55,16 @@ fn write(compiler: &Compiler, folder: &Path, wrong: bool) -> Result<(), Box<dyn 
     let folder = folder.canonicalize()?;
     let sources = Module::ALL.map(|module| source(module, wrong));
     let sources = sources.into_iter().collect::<std::io::Result<Vec<_>>>()?;
-    let files = compiler.driver_files(&sources)?;
-    fs::copy(files.folder().join("libcuda.so"), folder.join("libcuda.so"))?;
+    let files = compiler.driver_files(&sources)?.with_nccl(compiler)?;
+    for library in ["libcuda.so", "libnccl.so"] {
+        fs::copy(files.folder().join(library), folder.join(library))?;
+    }
+    // Of earlier processes, which are gone.
+    let meetings = folder.join("meetings");
+    if meetings.exists() {
+        fs::remove_dir_all(&meetings)?;
+    }
+    fs::create_dir(&meetings)?;
     let mut kernels = Vec::new();
     for (module, file) in Module::ALL.into_iter().zip(files.kernels()) {
         let own = folder.join(format!("{}.so", module.name()));
@@ -64,9 +72,10 @@ fn write(compiler: &Compiler, folder: &Path, wrong: bool) -> Result<(), Box<dyn 
         kernels.push(own.display().to_string());
     }
     let environment = format!(
-        "export LD_LIBRARY_PATH='{}' TWIN_KERNELS='{}'\n",
+        "export LD_LIBRARY_PATH='{}' TWIN_KERNELS='{}' TWIN_NCCL='{}'\n",
         folder.display(),
-        kernels.join(":")
+        kernels.join(":"),
+        meetings.display()
     );
     fs::write(folder.join("environment"), environment)?;
     Ok(())

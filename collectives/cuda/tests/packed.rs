@@ -57,12 +57,41 @@ fn paths_are_those_of_the_caller_and_no_folder_is_erased_that_was_not_packed() {
     assert!(other.join("run").exists() && place.path().join("built").exists());
 }
 
+#[test]
+fn all_that_asks_for_gpus_is_built_with_nccl() {
+    let place = tempfile::tempdir().unwrap();
+    // It says what it was called with, and builds nothing.
+    write_program(&place.path().join("cargo"), "echo \"$@\"; exit 1");
+    let path = std::env::var("PATH").unwrap();
+    let packed = Command::new(script("gpu"))
+        .args(["pack", "new"])
+        .env("PATH", format!("{}:{path}", place.path().display()))
+        .current_dir(place.path())
+        .output()
+        .unwrap();
+    let said = text(&packed);
+    assert_eq!(packed.status.code(), Some(1), "{said}");
+    let (_, features) = said.split_once("--features ").unwrap();
+    let features: Vec<&str> = features.split(' ').next().unwrap().split(',').collect();
+    for package in ["sardana", "sardana-cuda", "sardana-examples"] {
+        assert!(features.contains(&format!("{package}/nccl").as_str()), "{said}");
+    }
+    for program in PROGRAMS {
+        assert!(said.contains(&format!("--bin {program}")), "{said}");
+    }
+}
+
 /// The table and the exit code where `gpu_check` does this and all else fails.
 fn table(gpu_check: &str) -> (Option<i32>, String) {
+    table_with("exit 1", gpu_check)
+}
+
+/// The same where `sardana` does this.
+fn table_with(sardana: &str, gpu_check: &str) -> (Option<i32>, String) {
     let place = tempfile::tempdir().unwrap();
     fs::copy(script("gpu-there"), place.path().join("run")).unwrap();
-    for name in ["sardana", "cuda_mlp"] {
-        write_program(&place.path().join(name), "exit 1");
+    for (name, lines) in [("sardana", sardana), ("cuda_mlp", "exit 1")] {
+        write_program(&place.path().join(name), lines);
     }
     let asked = "case \"$*\" in --seed*) exit 2 ;; --free) echo noise >&2; . ./gpu_check.free; exit 0 ;; esac";
     fs::write(place.path().join("gpu_check.free"), "echo 5\n").unwrap();
@@ -100,6 +129,23 @@ fn no_exit_code_of_the_comparison_goes_without_a_row() {
         let row = says_of_kernels(&gpu_check).unwrap();
         assert!(row.contains("FAILED") && row.contains(told), "{row}");
     }
+}
+
+#[test]
+fn each_figure_is_a_row_and_so_is_one_that_is_missing() {
+    let memory = "printf '%-24s%-9s%s\\n' memory ok '0 bytes held'";
+    let rows = ["exposed behind it   1.0 GiB   3.00 ms", "NCCL abort      missing  no library"];
+    let says = rows.map(|row| format!("echo '{row}'")).join("; ");
+    let bench = format!("case \"$1 $2\" in 'bench gpu') {says}; exit 0 ;; esac; exit 1");
+    let (_, table) = table_with(&bench, memory);
+    for row in rows {
+        let line = format!("{:<24}{:<9}{row}", "", "figure");
+        assert!(table.lines().any(|own| own == line), "{line}\n{table}");
+    }
+    let failed = bench.replace("exit 0", "exit 1");
+    let (_, table) = table_with(&failed, memory);
+    let line = format!("{:<24}{:<9}{}", "figures", "FAILED", rows[1]);
+    assert!(table.lines().any(|own| own == line), "{line}\n{table}");
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn one_two_and_four_workers_on_gpus_end_like_the_plain_loop_and_leave_nothing_th
         let mut gpus = BTreeSet::new();
         for account in &accounts {
             let words: Vec<&str> = account.split_whitespace().collect();
-            let [left @ .., launches, gpu] = &words[..] else {
+            let [left @ .., launches, _up, _down, gpu] = &words[..] else {
                 panic!("an account has numbers: {account}");
             };
             assert_eq!(left, ["0"; 6], "all is given back, and nothing was wrong: {account}");
@@ -188,6 +188,7 @@ fn the_program_finds_the_gpus_by_itself_and_says_at_once_where_there_are_none() 
     let [out, err] = [ended.stdout, ended.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     assert!(ended.status.success(), "{err}");
     assert!(out.contains(&format!("final state {}", site.expected().hash)), "{out}");
+    assert!(out.contains(" ms a step, over the last "), "{out}");
     assert!(err.contains("each worker has a GPU of its own workers=2 gpus=0 1"), "{err}");
     assert_eq!(err.matches("a worker says what it computes on").count(), 2, "{err}");
 

@@ -2,7 +2,8 @@
 //
 // TWIN_KERNELS: files of kernels, with colons between them. TWIN_SEED: a number. TWIN_PLANT: `KIND@NUMBER`, a plant and how many calls of its kind come
 // before. TWIN_ONCE: a file that the first process which comes to the plant makes, so that it is the only one. TWIN_ACCOUNT: a folder in which each process
-// that ends by itself leaves a file with what it has not given back. TWIN_ELEMENT: how many bytes the least is that kernels write, 2 if it is not said.
+// that ends by itself leaves a file with what it has not given back, kernels enqueued, bytes copied up and down from and to pinned memory, its GPU, and what was
+// wrong. TWIN_ELEMENT: how many bytes the least is that kernels write, 2 if it is not said.
 // TWIN_OPEN: memory of the device is not closed to the host behind each call, which takes the longer the more was given.
 #include "process.h"
 
@@ -43,7 +44,8 @@ void leave_account() {
     count_left(left);
     for (uint64_t one : left) fprintf(file, "%llu ", (unsigned long long)one);
     const char *gpu = getenv("CUDA_VISIBLE_DEVICES"), *wrong = report();
-    fprintf(file, "%llu %s\n%s", (unsigned long long)counters[LAUNCHES], gpu ? gpu : "-", wrong ? wrong : "");
+    for (Counter one : {LAUNCHES, UP, DOWN}) fprintf(file, "%llu ", (unsigned long long)counters[one]);
+    fprintf(file, "%s\n%s", gpu ? gpu : "-", wrong ? wrong : "");
     fclose(file);
 }
 

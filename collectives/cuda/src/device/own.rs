@@ -36,8 +36,10 @@ impl Device {
     }
 
     /// Whether a stream has come to `moment`. The host does not wait.
-    #[cfg(feature = "nccl")]
-    pub(crate) fn has_come(&self, moment: &super::Moment) -> Result<bool, DeviceError> {
+    ///
+    /// # Errors
+    /// When the device has failed.
+    pub fn has_come(&self, moment: &super::Moment) -> Result<bool, DeviceError> {
         self.call("look for a moment", || context::has_come(&moment.0))
     }
 

@@ -70,7 +70,6 @@ pub(crate) fn parameter_sizes(function: &CudaFunction) -> Result<Vec<usize>, Dri
 }
 
 /// Whether the event's stream has come to where it was recorded.
-#[cfg(feature = "nccl")]
 pub(crate) fn has_come(event: &cudarc::driver::CudaEvent) -> Result<bool, DriverError> {
     event.context().bind_to_thread()?;
     // SAFETY: the event is alive as long as it is lent.

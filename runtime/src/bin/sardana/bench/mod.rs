@@ -26,7 +26,7 @@ use crate::ending::Failure;
     sardana bench link --link quic       what one link between two workers carries\n  \
     sardana bench copy --state 256MiB    what a join, a kill and a restore cost\n  \
     sardana bench sums                   how fast gradients are added within memory\n  \
-    sardana bench gpu                    what a GPU's kernels and copies reach\n\n\
+    sardana bench gpu                    what a GPU's kernels, copies and steps reach\n\n\
     Exit codes: 0 all is measured, 1 it failed or does not fit, 2 wrong usage, 130 or 143 ended by a signal.")]
 pub(crate) struct Bench {
     #[command(subcommand)]
@@ -46,6 +46,9 @@ enum What {
     Member(copy::member::Member),
     #[command(hide = true)]
     LinkEnd,
+    #[cfg(feature = "nccl")]
+    #[command(hide = true)]
+    GpuRank,
 }
 
 impl Bench {
@@ -58,6 +61,8 @@ impl Bench {
             What::Gpu(gpu) => gpu.carry_out(),
             What::Member(member) => member.carry_out(),
             What::LinkEnd => link::end::carry_out(),
+            #[cfg(feature = "nccl")]
+            What::GpuRank => gpu::rank::carry_out(),
             What::Rank(rank) => rank.carry_out(),
         }
     }

@@ -1,16 +1,13 @@
 //! What is measured on the GPU, and how.
 
-use std::fmt;
-
 use sardana_actors::memory::available;
-use sardana_collectives::ring::RingError;
 use sardana_cuda::device::{Device, DeviceError, DeviceTensor, Enqueue, Pinned, Stream};
-use sardana_cuda::gradient::OnDeviceError;
 use sardana_cuda::parameters::{Adam, MAX_PIECE_BYTES};
 
-use super::super::sizes::words;
 use super::super::times::quantile;
-use super::row::{Beside, Row};
+use super::error::{Measured, NotMeasured};
+use super::row::{Beside, Figure, Row};
+use super::{exposed, nccl, ring, snapshot};
 
 /// What everything is enqueued on.
 const ON: Stream = Stream::Compute;
@@ -28,55 +25,10 @@ const SHARDS: usize = 2;
 const GOAL: f64 = 0.85;
 
 /// Gradients for which there is to be room on the GPU, and on the host.
-const ROOM: [u64; 2] = [5, 4];
+const ROOM: [u64; 2] = [6, 5];
 
 /// What else the GPU and the host need.
 const SPARE_BYTES: u64 = 128 << 20;
-
-/// Why nothing, or not all, was measured.
-#[derive(Debug)]
-pub(super) enum NotMeasured {
-    Device(DeviceError),
-    Gradient(OnDeviceError),
-    Ring(RingError),
-    Room { of: &'static str, needed: u64, left: u64 },
-}
-
-impl From<DeviceError> for NotMeasured {
-    fn from(error: DeviceError) -> Self {
-        Self::Device(error)
-    }
-}
-
-impl From<OnDeviceError> for NotMeasured {
-    fn from(error: OnDeviceError) -> Self {
-        Self::Gradient(error)
-    }
-}
-
-impl From<RingError> for NotMeasured {
-    fn from(error: RingError) -> Self {
-        Self::Ring(error)
-    }
-}
-
-impl fmt::Display for NotMeasured {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Device(error) => error.fmt(formatter),
-            Self::Gradient(error) => error.fmt(formatter),
-            Self::Ring(error) => error.fmt(formatter),
-            Self::Room { of, needed, left } => write!(
-                formatter,
-                "expected {} of {of}, found that {} are left: give a smaller --size",
-                words(*needed),
-                words(*left)
-            ),
-        }
-    }
-}
-
-pub(super) type Measured<T> = Result<T, NotMeasured>;
 
 /// Measures a kernel: the bytes that it reads and writes, and how many seconds it takes.
 type Kernel = fn(&Machine) -> Measured<(u64, f64)>;
@@ -109,9 +61,9 @@ impl Machine {
 
     pub(super) fn measure(&self, say: impl Fn(&'static str), took: &mut dyn FnMut(Row)) -> Measured<()> {
         say("copies within the GPU's memory");
-        let copied = self.copied()?;
-        let limit = copied.rate();
-        took(copied);
+        let copied = Figure::moved(2 * self.bytes, self.copied()?);
+        let limit = copied.bytes_per_second();
+        took(Row::new("copy within", copied));
         let kernels: [(&str, Kernel); 5] = [
             ("pack", Self::packed),
             ("ordered sum", Self::summed),
@@ -123,24 +75,39 @@ impl Machine {
             say(what);
             let (bytes, seconds) = kernel(self)?;
             // Hashing is bound by what is computed.
-            let beside = (what != "BLAKE3").then_some(Beside {
-                what: "a copy within",
-                rate: limit,
-                goal: GOAL,
-            });
-            took(Row {
-                what,
-                bytes,
-                seconds,
-                beside,
-            });
+            let beside = if what == "BLAKE3" {
+                Beside::Nothing
+            } else {
+                Beside::Rate {
+                    what: "a copy within",
+                    rate: limit,
+                    goal: Some(GOAL),
+                }
+            };
+            took(Row::new(what, Figure::moved(bytes, seconds).beside(beside)));
         }
+        self.steps(say, took)
+    }
+
+    /// What a job does besides, and copies between the host and the GPU, with which that is compared.
+    fn steps(&self, say: impl Fn(&'static str), took: &mut dyn FnMut(Row)) -> Measured<()> {
         say("copies between the GPU and the host");
-        let crossed = self.crossed()?;
-        let both_ways = crossed.each_ref().map(|row| row.seconds).iter().sum();
-        crossed.into_iter().for_each(&mut *took);
+        let [up, down] = self.crossed()?;
+        let moved = |seconds| Figure::moved(self.bytes, seconds);
+        took(Row::new("copy up, pinned", moved(up)));
+        took(Row::new("copy down, pinned", moved(down)));
         say("a ring of two workers on the GPU");
-        took(super::ring::summed(&self.device, self.elements(), both_ways)?);
+        took(Row::new(
+            "ring of two workers",
+            ring::summed(&self.device, self.elements(), up + down)?,
+        ));
+        say("what two workers wait behind their backward passes");
+        exposed::waited(self.elements(), up + down)?.into_iter().for_each(&mut *took);
+        say("a step beside a snapshot");
+        let rate = moved(down).bytes_per_second();
+        snapshot::stalled(self.elements(), rate)?.into_iter().for_each(&mut *took);
+        say("NCCL's communicators");
+        nccl::renewed().into_iter().for_each(took);
         Ok(())
     }
 
@@ -168,15 +135,9 @@ impl Machine {
         Ok(quantile(&mut seconds, 0.5).max(1e-9))
     }
 
-    fn copied(&self) -> Measured<Row> {
+    fn copied(&self) -> Measured<f64> {
         let (from, mut to) = (self.gradient()?, self.gradient()?);
-        let seconds = self.seconds(|on| on.copy(&mut to.view_mut(), &from.view()))?;
-        Ok(Row {
-            what: "copy within",
-            bytes: 2 * self.bytes,
-            seconds,
-            beside: None,
-        })
+        self.seconds(|on| on.copy(&mut to.view_mut(), &from.view()))
     }
 
     /// From many tensors, none of which begins or ends where a block does.
@@ -247,19 +208,13 @@ impl Machine {
         Ok((self.bytes, seconds))
     }
 
-    /// From pinned memory to the GPU, and back.
-    fn crossed(&self) -> Measured<[Row; 2]> {
+    /// From pinned memory to the GPU, and back: seconds of each.
+    fn crossed(&self) -> Measured<[f64; 2]> {
         let (device, count) = (&self.device, self.elements());
         let mut there = self.gradient()?;
         let mut pinned = Pinned::<f32>::zeros(device, count)?;
         let up = self.seconds(|_| pinned.copy_up(ON, 0..count, &mut there, 0))?;
         let down = self.seconds(|_| pinned.copy_down(ON, &there, 0, 0..count))?;
-        let row = |what, seconds| Row {
-            what,
-            bytes: self.bytes,
-            seconds,
-            beside: None,
-        };
-        Ok([row("copy up, pinned", up), row("copy down, pinned", down)])
+        Ok([up, down])
     }
 }

@@ -1,35 +1,67 @@
 //! `sardana bench gpu`: how fast this machine's GPU moves bytes as a job does, beside what it could do at most.
 
 #[cfg(feature = "cuda")]
+mod backward;
+#[cfg(feature = "cuda")]
+mod error;
+#[cfg(feature = "cuda")]
+mod exposed;
+#[cfg(feature = "cuda")]
 mod measured;
+#[cfg(feature = "cuda")]
+mod nccl;
+#[cfg(feature = "nccl")]
+pub(super) mod rank;
+#[cfg(feature = "nccl")]
+mod ranks;
 #[cfg(feature = "cuda")]
 mod ring;
 #[cfg(feature = "cuda")]
 mod row;
+#[cfg(feature = "cuda")]
+mod snapshot;
+#[cfg(feature = "cuda")]
+mod worker;
 
 use clap::Args;
 
 use super::sizes;
 use crate::ending::Failure;
 
-/// Measure the kernels of this machine's first GPU, and copies between it and the host
+/// Measure the kernels of this machine's first GPU, copies between it and the host, and what of a step a job makes of them
 ///
 /// Gradients of SIZE bytes of f32 are packed from many tensors, summed in order, divided, applied by AdamW and hashed, each by the kernel that
 /// jobs use, and timed by the GPU's own clock: the median of five times. Each counts the bytes that it reads and writes, and is compared with a copy
-/// within the GPU's memory, measured in the same run, which counts both, too. Copies up and down are from and to pinned memory of the host. The
-/// last row is a step of two workers that share the GPU, in which their gradients lie: the running sum comes down at the first, passes the GPU at the
-/// second, and comes up at the first, until both have it there for an update. It is compared with copies of the same bytes, one after the other.
+/// within the GPU's memory, measured in the same run, which counts both, too. Copies up and down are from and to pinned memory of the host. Then, each the
+/// median of three:
 ///
+///   ring of two workers     a sum of two workers that share the GPU, in which their gradients lie: the running sum comes down at the first, passes
+///                           the GPU at the second, and comes up at the first, until both have it there for an update; beside copies of the same
+///                           bytes, one after the other
+///   backward pass           of those two, at once: 64 samples each through dense layers, from the last one on, whose gradients have SIZE bytes in all
+///   exposed behind it       what summing costs a step: from the end of the last kernel of the backward pass, by the GPU's clock, until the sum is where
+///                           the update takes it, while parts of the sum were passed on as soon as their tensors were computed; the longer of both
+///                           workers', beside copies up and down of the same bytes
+///   step of one worker      that trains alone: backward pass, sum, AdamW, by the host's clock
+///   stall by a snapshot     by how much its step takes longer at whose beginning another thread begins to copy parameters and AdamW's moments to the
+///                           host, as for a checkpoint: gradient and sum are computed meanwhile, and the update waits until all of it is copied. Of N
+///                           workers each copies two Nths of the state; here one copies all
+///   snapshot, beside a step that copy, beside one to pinned memory: the host copies what comes from there twice
+///   NCCL abort              how long `ncclCommAbort` takes while the GPU waits in a sum for a process that was killed; with one GPU there is one
+///                           rank, which waits for nobody
+///   NCCL next generation    a communicator of those that are left, with its id, until all are ready
+///
+/// Rows of NCCL need the feature `nccl` of the program, and NCCL; where one is missing the row says so, and all else is measured.
 /// The program needs the feature `cuda`, and builds without CUDA.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "Examples:\n  \
     sardana bench gpu\n  \
-    sardana bench gpu --size 256MiB --json | jq '.rows[] | [.what, .of_limit]'"
+    sardana bench gpu --size 256MiB --json | jq '.rows[] | [.what, .of_limit // .times // .missing]'"
 )]
 pub(super) struct Gpu {
-    /// Bytes of a gradient; the GPU has room for five, and the host for four.
+    /// Bytes of a gradient; the GPU has room for six, and the host for five.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = sizes::size)]
     size: u64,
     /// Print JSON, for programs.
