@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 use sardana_cuda::kernels::Module;
 use sardana_twins::{Compiler, DriverFiles, NCCL_CALLS, Source};
@@ -71,33 +72,45 @@ fn gpus_are_told_as_the_driver_shows_them() {
     assert!(old.iter().all(|finding| finding["about"] != "GPU 0"));
 }
 
-/// A driver with all kernels, and NCCL beside it.
-fn driver(compiler: &Compiler) -> DriverFiles {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../collectives/cuda/kernels");
-    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
-    let sources = Module::ALL.map(|module| {
-        let names: Vec<&str> = module.kernels().map(|kernel| kernel.name).collect();
-        let file = format!("{}.cu", module.name());
-        Source::new(&file, &read(&file), &names).including("prelude.cuh", &read("prelude.cuh"))
-    });
-    let driver = compiler.driver_files(&sources).unwrap();
-    driver.with_nccl(compiler).unwrap()
+/// A driver with all kernels, and NCCL beside it, made once. None, and a line that says so, where there is no compiler.
+fn driver() -> Option<&'static DriverFiles> {
+    static DRIVER: OnceLock<Option<DriverFiles>> = OnceLock::new();
+    let made = || {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../collectives/cuda/kernels");
+        let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+        let sources = Module::ALL.map(|module| {
+            let names: Vec<&str> = module.kernels().map(|kernel| kernel.name).collect();
+            let file = format!("{}.cu", module.name());
+            Source::new(&file, &read(&file), &names).including("prelude.cuh", &read("prelude.cuh"))
+        });
+        let compiler = Compiler::find()?;
+        let driver = compiler.driver_files(&sources).unwrap();
+        Some(driver.with_nccl(&compiler).unwrap())
+    };
+    let driver = DRIVER.get_or_init(made).as_ref();
+    if driver.is_none() {
+        println!("skipped: no C++ compiler is installed, or the variable CXX names none");
+    }
+    driver
 }
 
 /// On so many GPUs, with a folder in which ranks meet, and one for what the twin counts.
-struct Bench<'a> {
-    driver: &'a DriverFiles,
+struct Bench {
+    driver: &'static DriverFiles,
     gpus: usize,
+    /// In which libraries are looked for before the driver's.
+    before: TempDir,
     meetings: TempDir,
     accounts: TempDir,
 }
 
-impl<'a> Bench<'a> {
-    fn new(driver: &'a DriverFiles, gpus: usize) -> Self {
+impl Bench {
+    fn new(driver: &'static DriverFiles, gpus: usize) -> Self {
         let folder = || tempfile::tempdir().unwrap();
         Self {
             driver,
             gpus,
+            before: folder(),
             meetings: folder(),
             accounts: folder(),
         }
@@ -106,6 +119,8 @@ impl<'a> Bench<'a> {
     fn run(&self, arguments: &[&str]) -> Output {
         let mut bench = Command::new(env!("CARGO_BIN_EXE_sardana"));
         bench.args(["bench", "gpu"]).args(arguments).envs(self.driver.environment());
+        let folders = [self.before.path(), self.driver.folder()];
+        bench.env("LD_LIBRARY_PATH", std::env::join_paths(folders).unwrap());
         bench.env("TWIN_DEVICES", self.gpus.to_string());
         bench.env("TWIN_NCCL", self.meetings.path());
         bench.env("TWIN_ACCOUNT", self.accounts.path());
@@ -158,15 +173,16 @@ const ROWS: [&str; 16] = [
     "NCCL next generation",
 ];
 
-/// Bytes of a gradient that is asked for, and of one that a backward pass makes: 66 layers of 11 by 11, each in a multiple of what tensors are aligned to.
+/// Bytes of a gradient that is asked for, and of one that a backward pass makes: 7 layers of 33 by 33, each in a multiple of what tensors are aligned to.
 const ASKED: u64 = 32_000;
-const LAYERED: u64 = 66 * 512;
+const LAYERED: u64 = 7 * 4_416;
+/// And of a state, three times as large, without what is between tensors.
+const STATE: u64 = 3 * 7 * 33 * 33 * 4;
 
 #[test]
 fn what_a_gpu_reaches_is_measured_beside_its_own_copies() {
-    let Some(compiler) = Compiler::or_skip() else { return };
-    let driver = driver(&compiler);
-    let rows = Bench::new(&driver, 1).rows("32000B");
+    let Some(driver) = driver() else { return };
+    let rows = Bench::new(driver, 1).rows("32000B");
     let names: Vec<&str> = rows.iter().filter_map(|row| row["what"].as_str()).collect();
     assert_eq!(names, ROWS);
     // What is read and written, and what it is compared with.
@@ -180,7 +196,7 @@ fn what_a_gpu_reaches_is_measured_beside_its_own_copies() {
         ("copy up, pinned", ASKED, ""),
         ("copy down, pinned", ASKED, ""),
         ("ring of two workers", 4 * ASKED, "copies up and down"),
-        ("snapshot, beside a step", 3 * 66 * 11 * 11 * 4, "copies down"),
+        ("snapshot, beside a step", STATE, "copies down"),
     ];
     for (what, bytes, beside) in expected {
         let row = row(&rows, what);
@@ -192,28 +208,32 @@ fn what_a_gpu_reaches_is_measured_beside_its_own_copies() {
             assert!((part * limit / rate - 1.0).abs() < 1e-9, "{row}");
         }
     }
-    let table = Bench::new(&driver, 1).run(&["--size", "4KiB"]);
+    let table = Bench::new(driver, 1).run(&["--size", "4KiB"]);
     let table = String::from_utf8(table.stdout).unwrap();
     assert_eq!(table.lines().count(), 2 + ROWS.len(), "{table}");
 }
 
 #[test]
 fn what_a_step_waits_for_is_measured_on_work_that_was_done() {
-    let Some(compiler) = Compiler::or_skip() else { return };
-    let driver = driver(&compiler);
-    let bench = Bench::new(&driver, 1);
+    let Some(driver) = driver() else { return };
+    let bench = Bench::new(driver, 1);
     let rows = bench.rows("32000B");
-    let state = 3 * 66 * 11 * 11 * 4;
     let expected = [
         ("backward pass", LAYERED, "copies up and down"),
         ("exposed behind it", LAYERED, "copies up and down"),
-        ("stall by a snapshot", state, "a step without"),
+        ("stall by a snapshot", STATE, "a step without"),
     ];
     for (what, bytes, beside) in expected {
         let row = row(&rows, what);
-        assert_eq!((row["bytes"].as_u64(), row["beside"]["what"].as_str()), (Some(bytes), Some(beside)));
+        assert_eq!(
+            (row["bytes"].as_u64(), row["beside"]["what"].as_str()),
+            (Some(bytes), Some(beside))
+        );
         let [seconds, of] = [&row["seconds"], &row["beside"]["seconds"]].map(|time| time.as_f64().unwrap());
-        assert!(of > 0.0 && (row["times"].as_f64().unwrap() - seconds / of).abs() < 1e-9, "{row}");
+        assert!(
+            of > 0.0 && (row["times"].as_f64().unwrap() - seconds / of).abs() < 1e-9,
+            "{row}"
+        );
         assert!(what == "stall by a snapshot" || seconds > 0.0, "{row}");
     }
     let stall = row(&rows, "stall by a snapshot");
@@ -237,20 +257,23 @@ fn what_a_step_waits_for_is_measured_on_work_that_was_done() {
     let sums = 6 * ASKED + 4 * 2 * ASKED + 4 * 2 * LAYERED;
     assert_eq!(up, sums);
     // Three snapshots besides, and the sum of each step of the worker that trains alone: four, and one beside each snapshot.
-    assert_eq!(down, sums + 3 * state + 7 * LAYERED);
+    assert_eq!(down, sums + 3 * STATE + 7 * LAYERED);
 }
 
 #[cfg(feature = "nccl")]
 #[test]
 fn nccl_aborts_while_the_others_wait_for_a_rank_that_was_killed_and_begins_again_without_it() {
-    let Some(compiler) = Compiler::or_skip() else { return };
-    let driver = driver(&compiler);
+    let Some(driver) = driver() else { return };
     let count = |calls: &[&str], times: usize| calls.iter().map(|&rank| (rank.to_owned(), times)).collect();
     for (gpus, abort, next) in [
         (1, "of 1 rank, on the one GPU: no other can die", "of 1 rank"),
-        (3, "of 3 ranks, of which 1 was killed while the others waited for it in a sum", "of 2 ranks"),
+        (
+            3,
+            "of 3 ranks, of which 1 was killed while the others waited for it in a sum",
+            "of 2 ranks",
+        ),
     ] {
-        let bench = Bench::new(&driver, gpus);
+        let bench = Bench::new(driver, gpus);
         let rows = bench.rows("4KiB");
         for (what, of) in [("NCCL abort", abort), ("NCCL next generation", next)] {
             let row = row(&rows, what);
@@ -276,11 +299,10 @@ fn nccl_aborts_while_the_others_wait_for_a_rank_that_was_killed_and_begins_again
 
 #[test]
 fn where_nccl_is_missing_its_rows_say_why_and_all_else_is_measured() {
-    let Some(compiler) = Compiler::or_skip() else { return };
-    let driver = driver(&compiler);
-    // A library that is another one, in front of one that the machine may have.
-    std::fs::copy(&driver.kernels()[0], driver.folder().join("libnccl.so")).unwrap();
-    let bench = Bench::new(&driver, 1);
+    let Some(driver) = driver() else { return };
+    let bench = Bench::new(driver, 1);
+    // A library that is another one, in front of the twin's and of one that the machine may have.
+    std::fs::copy(&driver.kernels()[0], bench.before.path().join("libnccl.so")).unwrap();
     let rows = bench.rows("4KiB");
     let expected = if cfg!(feature = "nccl") {
         "expected ncclGetErrorString in NCCL's library libnccl.so, which lacks it; install NCCL 2.18 or later"
@@ -301,9 +323,8 @@ fn where_nccl_is_missing_its_rows_say_why_and_all_else_is_measured() {
 
 #[test]
 fn what_cannot_be_measured_on_a_gpu_is_said() {
-    let Some(compiler) = Compiler::or_skip() else { return };
-    let driver = driver(&compiler);
-    let large = Bench::new(&driver, 1).run(&["--size", "2GiB"]);
+    let Some(driver) = driver() else { return };
+    let large = Bench::new(driver, 1).run(&["--size", "2GiB"]);
     let words = String::from_utf8(large.stderr).unwrap();
     assert_eq!(large.status.code(), Some(1), "{words}");
     assert!(

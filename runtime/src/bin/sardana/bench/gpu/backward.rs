@@ -21,9 +21,10 @@ const ON: Stream = Stream::Compute;
 /// Samples of a shard. So many terms each element of a gradient has.
 pub(super) const SAMPLES: usize = 64;
 
-/// A gradient has so many layers, or more if each would be larger than this.
+/// A gradient has so many layers; fewer if each had less than the least bytes, and more if each had more than the most.
 const LAYERS: usize = 64;
-const LAYER_BYTES: usize = 16 << 20;
+const LEAST_LAYER_BYTES: usize = 4 << 10;
+const MOST_LAYER_BYTES: usize = 16 << 20;
 
 /// Dense layers of one size, each with as many inputs as outputs, whose weights are the parameters.
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +59,8 @@ pub(super) struct Taken {
 impl Network {
     /// One whose gradient has about so many elements.
     pub(super) fn of(elements: usize) -> Self {
-        let layers = LAYERS.max((elements * size_of::<f32>()).div_ceil(LAYER_BYTES));
+        let bytes = elements * size_of::<f32>();
+        let layers = LAYERS.min(bytes / LEAST_LAYER_BYTES).max(bytes.div_ceil(MOST_LAYER_BYTES));
         let side = (elements / layers).isqrt().max(1);
         let layers = (elements / (side * side)).max(1);
         Self { side, layers }
@@ -74,8 +76,11 @@ impl Network {
     }
 
     pub(super) fn layout(self) -> Arc<Layout> {
-        let tensors = (0..self.layers).map(|layer| TensorSpec::new(&format!("{layer}"), Dtype::F32, &[self.side, self.side]));
-        Arc::new(Layout::new(tensors.collect(), 0).expect("a gradient that a GPU holds, in a few thousand tensors, has a layout"))
+        let tensors =
+            (0..self.layers).map(|layer| TensorSpec::new(&format!("{layer}"), Dtype::F32, &[self.side, self.side]));
+        Arc::new(
+            Layout::new(tensors.collect(), 0).expect("a gradient that a GPU holds, in a few thousand tensors, has a layout"),
+        )
     }
 
     const fn sizes(self) -> Sizes {
@@ -168,5 +173,20 @@ impl Backward {
             backward: device.between(&began, &ended)?.as_secs_f64(),
             exposed: device.between(&ended, &summed)?.as_secs_f64(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gradients_of_any_size_are_cut_into_layers_of_about_as_many_bytes_in_all() {
+        for (bytes, layers) in [(4, 1), (32_000, 7), (1 << 20, 64), (1 << 30, 64), (4 << 30, 256)] {
+            let network = Network::of(bytes / size_of::<f32>());
+            let found = network.layers() * network.weights() * size_of::<f32>();
+            assert!(found <= bytes && found * 20 >= bytes * 19, "{bytes}: {network:?}");
+            assert!(network.layers().abs_diff(layers) <= 1, "{bytes}: {network:?}");
+        }
     }
 }

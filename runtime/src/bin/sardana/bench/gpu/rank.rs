@@ -63,7 +63,9 @@ pub(in crate::bench) fn carry_out() -> Result<(), Failure> {
     let mut lines = io::stdin().lock().lines();
     let mut hear = || -> Result<Option<Told>, Failure> {
         let line = lines.next().transpose().map_err(Failure::failed)?;
-        line.map(|line| serde_json::from_str(&line)).transpose().map_err(Failure::failed)
+        line.map(|line| serde_json::from_str(&line))
+            .transpose()
+            .map_err(Failure::failed)
     };
     let Some(Told::Use(ordinal)) = hear()? else { return Ok(()) };
     let mut rank = match Device::open(ordinal) {

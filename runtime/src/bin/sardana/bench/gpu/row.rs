@@ -35,17 +35,17 @@ pub(super) enum Beside {
         goal: Option<f64>,
     },
     /// How long something else takes.
-    Time { what: &'static str, seconds: f64 },
+    Time {
+        what: &'static str,
+        seconds: f64,
+    },
 }
 
 pub(super) const HEAD: &str = "what                          bytes       time      GB/s  of limit   goal";
 
 impl Row {
     pub(super) const fn new(what: &'static str, figure: Figure) -> Self {
-        Self {
-            what,
-            found: Ok(figure),
-        }
+        Self { what, found: Ok(figure) }
     }
 
     pub(super) const fn missing(what: &'static str, why: String) -> Self {
@@ -133,7 +133,8 @@ impl Figure {
         if let Some(of) = &self.of {
             words += &format!("  {of}");
         }
-        words
+        // Columns may be empty at the end.
+        words.trim_end().to_owned()
     }
 
     fn json(&self) -> Value {
@@ -177,7 +178,10 @@ mod tests {
         let faster = Row::new("pack", figure(0.4)).line();
         assert!(faster.ends_with("1.00   0.85  of a copy"), "{faster}");
         let alone = Row::new("pack", figure(0.4).beside(Beside::Nothing));
-        assert_eq!((&alone.json()["of_limit"], &alone.json()["limit"]), (&Value::Null, &Value::Null));
+        assert_eq!(
+            (&alone.json()["of_limit"], &alone.json()["limit"]),
+            (&Value::Null, &Value::Null)
+        );
         let column = HEAD.find("GB/s").map(|at| at + 4);
         assert_eq!(Some(alone.line().len()), column, "{}", alone.line());
     }
@@ -194,7 +198,10 @@ mod tests {
         assert_eq!((&json["bytes_per_second"], &json["of_limit"]), (&Value::Null, &Value::Null));
         assert_eq!((&json["times"], &json["beside"]["seconds"]), (&json!(0.25), &json!(0.04)));
         let line = row.line();
-        assert!(line.ends_with("0.25         times copies up and down (40.00 ms)  of 2 ranks"), "{line}");
+        assert!(
+            line.ends_with("0.25         times copies up and down (40.00 ms)  of 2 ranks"),
+            "{line}"
+        );
         let column = HEAD.find("of limit").map(|at| at + 8);
         assert_eq!(line.find("0.25").map(|at| at + 4), column, "{line}");
     }

@@ -166,14 +166,15 @@ impl Ring {
             let _ = tell.send(done.sum);
         });
         let runtime = runtime::Builder::new_current_thread().build();
-        let ended: Option<Result<(), RingError>> = runtime
-            .expect("a thread without timers or sockets runs tasks")
-            .block_on(async {
-                match select(pin!(ring), given_up).await {
-                    Either::Left((ended, _)) => Some(ended),
-                    Either::Right(_) => None,
-                }
-            });
+        let ended: Option<Result<(), RingError>> =
+            runtime
+                .expect("a thread without timers or sockets runs tasks")
+                .block_on(async {
+                    match select(pin!(ring), given_up).await {
+                        Either::Left((ended, _)) => Some(ended),
+                        Either::Right(_) => None,
+                    }
+                });
         Ok(ended.ok_or(NotMeasured::GivenUp)??)
     }
 }
