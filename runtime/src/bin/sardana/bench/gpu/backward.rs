@@ -76,8 +76,7 @@ impl Network {
     }
 
     pub(super) fn layout(self) -> Arc<Layout> {
-        let tensors =
-            (0..self.layers).map(|layer| TensorSpec::new(&format!("{layer}"), Dtype::F32, &[self.side, self.side]));
+        let tensors = (0..self.layers).map(|layer| TensorSpec::new(format!("{layer}"), Dtype::F32, &[self.side, self.side]));
         Arc::new(
             Layout::new(tensors.collect(), 0).expect("a gradient that a GPU holds, in a few thousand tensors, has a layout"),
         )

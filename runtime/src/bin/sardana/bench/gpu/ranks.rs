@@ -70,10 +70,14 @@ fn generation(gpus: usize) -> Seen<[f64; 2]> {
     tell_all(&mut ranks, &Told::Abort)?;
     let mut longest = 0.0_f64;
     for rank in &mut ranks {
-        match rank.hear()? {
-            Said::Aborted { seconds, hung } if hung == dies => longest = longest.max(seconds),
-            other => return Err(unexpected("an abort within a sum that waits for a rank", &other)),
+        let said = rank.hear()?;
+        let Said::Aborted { seconds, hung } = said else {
+            return Err(unexpected("an abort", &said));
+        };
+        if hung != dies {
+            return Err(unexpected("a sum that waits, if a rank is dead", &said));
         }
+        longest = longest.max(seconds);
     }
     let next = join(&mut ranks)?;
     sum(&mut ranks)?;
@@ -85,9 +89,9 @@ fn join(ranks: &mut [Process]) -> Seen<f64> {
     let count = ranks.len();
     let first = ranks.first_mut().ok_or("expected a GPU, found none")?;
     first.tell(&Told::MakeId)?;
-    let (id, made) = match first.hear()? {
-        Said::Id { id, seconds } => (id, seconds),
-        other => return Err(unexpected("an id", &other)),
+    let said = first.hear()?;
+    let Said::Id { id, seconds: made } = &said else {
+        return Err(unexpected("an id", &said));
     };
     for (rank, process) in ranks.iter_mut().enumerate() {
         let id = id.clone();
@@ -95,10 +99,11 @@ fn join(ranks: &mut [Process]) -> Seen<f64> {
     }
     let mut longest = 0.0_f64;
     for process in ranks {
-        match process.hear()? {
-            Said::Joined { seconds } => longest = longest.max(seconds),
-            other => return Err(unexpected("a rank that has joined", &other)),
-        }
+        let said = process.hear()?;
+        let Said::Joined { seconds } = said else {
+            return Err(unexpected("a rank that has joined", &said));
+        };
+        longest = longest.max(seconds);
     }
     Ok(made + longest)
 }
