@@ -41,7 +41,7 @@ fn paths_are_those_of_the_caller_and_no_folder_is_erased_that_was_not_packed() {
     for _ in 0..2 {
         let packed = pack(["new", "built"]);
         assert_eq!(packed.status.code(), Some(0), "{}", text(&packed));
-        for name in PROGRAMS.into_iter().chain(["run", "lib"]) {
+        for name in PROGRAMS.into_iter().chain(["run", "lib", "cuda_mlp.py"]) {
             assert!(place.path().join("new").join(name).exists(), "{name}");
         }
         fs::write(place.path().join("new/out"), "").unwrap();
@@ -88,7 +88,15 @@ fn table(gpu_check: &str) -> (Option<i32>, String) {
 
 /// The same where `sardana` does this.
 fn table_with(sardana: &str, gpu_check: &str) -> (Option<i32>, String) {
+    table_beside("echo 'no PyTorch'; exit 1", sardana, gpu_check)
+}
+
+/// And where Python does this.
+fn table_beside(python: &str, sardana: &str, gpu_check: &str) -> (Option<i32>, String) {
     let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("path");
+    fs::create_dir(&path).unwrap();
+    write_program(&path.join("python3"), python);
     fs::copy(script("gpu-there"), place.path().join("run")).unwrap();
     for (name, lines) in [("sardana", sardana), ("cuda_mlp", "exit 1")] {
         write_program(&place.path().join(name), lines);
@@ -96,7 +104,9 @@ fn table_with(sardana: &str, gpu_check: &str) -> (Option<i32>, String) {
     let asked = "case \"$*\" in --seed*) exit 2 ;; --free) echo noise >&2; . ./gpu_check.free; exit 0 ;; esac";
     fs::write(place.path().join("gpu_check.free"), "echo 5\n").unwrap();
     write_program(&place.path().join("gpu_check"), &format!("{asked}\n{gpu_check}"));
+    let others = std::env::var("PATH").unwrap();
     let output = Command::new("bash")
+        .env("PATH", format!("{}:{others}", path.display()))
         .arg(place.path().join("run"))
         .arg("--quick")
         .output()
@@ -146,6 +156,22 @@ fn each_figure_is_a_row_and_so_is_one_that_is_missing() {
     let (_, table) = table_with(&failed, memory);
     let line = format!("{:<24}{:<9}{}", "figures", "FAILED", rows[1]);
     assert!(table.lines().any(|own| own == line), "{line}\n{table}");
+}
+
+#[test]
+fn pytorch_is_compared_with_where_it_is_and_fails_nothing_where_it_is_not() {
+    let line = |about: &str, what: &str, words: &str| format!("{about:<24}{what:<9}{words}");
+    let (_, table) = table("exit 1");
+    assert!(
+        table.lines().any(|own| own == line("PyTorch", "skipped", "no PyTorch")),
+        "{table}"
+    );
+    // It is given the script, the program, and what to compute on.
+    let python = "echo \"median $1 $2 $3 $4\"; echo 'round 1'";
+    let (_, table) = table_beside(python, "exit 1", "exit 1");
+    let compared = line("", "figure", "median ./cuda_mlp.py ./cuda_mlp --device cuda");
+    assert!(table.lines().any(|own| own == compared), "{table}");
+    assert!(!table.contains("round 1"), "{table}");
 }
 
 #[test]
