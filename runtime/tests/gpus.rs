@@ -316,6 +316,7 @@ fn where_nccl_is_missing_its_rows_say_why_and_all_else_is_measured() {
         assert!(why.starts_with(expected), "{row}");
         assert_eq!(row["seconds"], Value::Null);
     }
+    assert_eq!(bench.calls("made"), BTreeMap::new());
     let table = bench.run(&["--size", "4KiB"]);
     let table = String::from_utf8(table.stdout).unwrap();
     assert_eq!(table.matches(&format!("missing  {expected}")).count(), 2, "{table}");
