@@ -50,6 +50,7 @@ mod driver;
 mod library;
 mod memory;
 mod nccl;
+mod nvml;
 mod source;
 
 pub use argument::{Argument, Launch};

@@ -7,7 +7,8 @@
 //! - [`mod@reference`]: what each kernel gives, in Rust, for any input.
 //!
 //! With `cuda`, which builds without CUDA and looks for its driver when the program runs:
-//! - `driver` and `inventory`: whether there is a GPU that can be used, and if not why; which GPUs and libraries there are.
+//! - `driver`, `inventory` and `instances`: whether there is a GPU that can be used, and if not why; which GPUs and libraries there are; the names of
+//!   GPUs, and of the instances of those that are divided.
 //! - `gradient`: a model's gradients stay in the device's memory until they are asked for, running sums pass it, and a finished one comes there.
 //! - `device`: memory, streams, and launches that are compared with the table before anything is enqueued.
 //! - `nccl`, with the feature of that name: sums of several GPUs by NCCL, in fast order; `summation`: those of a job's gradients, one communicator for each
@@ -26,6 +27,8 @@ pub mod driver;
 pub mod geometry;
 #[cfg(feature = "cuda")]
 pub mod gradient;
+#[cfg(feature = "cuda")]
+pub mod instances;
 #[cfg(feature = "cuda")]
 pub mod inventory;
 pub mod kernels;

@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
+mod divided;
 #[cfg(feature = "nccl")]
 mod nccl;
 mod runs;

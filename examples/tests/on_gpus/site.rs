@@ -93,13 +93,18 @@ impl Site {
 
 #[cfg(feature = "nccl")]
 fn files(compiler: &Compiler, used: &[Source]) -> DriverFiles {
-    let files = compiler.driver_files(used).expect("the twin driver is made");
+    let files = with_nvml(compiler, used);
     files.with_nccl(compiler).expect("the twin of NCCL is made")
 }
 
 #[cfg(not(feature = "nccl"))]
 fn files(compiler: &Compiler, used: &[Source]) -> DriverFiles {
-    compiler.driver_files(used).expect("the twin driver is made")
+    with_nvml(compiler, used)
+}
+
+fn with_nvml(compiler: &Compiler, used: &[Source]) -> DriverFiles {
+    let files = compiler.driver_files(used).expect("the twin driver is made");
+    files.with_nvml(compiler).expect("the twin of NVML is made")
 }
 
 /// Images that are each of one of ten patterns.

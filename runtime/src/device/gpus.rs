@@ -64,12 +64,43 @@ pub(super) fn named(variable: OsString) -> Result<Vec<String>, NoGpu> {
     Ok(gpus)
 }
 
-/// The GPUs of this machine by number, or why there are none and what to do.
+/// The GPUs of this machine, or why there are none and what to do: by number, or by name if one of them is divided.
 pub(super) fn of_this_machine() -> Result<Vec<String>, String> {
+    if let Some(named) = where_divided() {
+        return named;
+    }
     // The driver's module lists them here, whatever libraries there are; it is asked first, since it starts nothing.
     let listed = std::fs::read_dir("/proc/driver/nvidia/gpus").map_or(0, Iterator::count);
     let found = if listed > 0 { listed } else { told_by_driver()? };
     Ok((0..found).map(|number| number.to_string()).collect())
+}
+
+/// By name, where one is divided: CUDA shows a process one instance at most, and numbers are then of nothing else.
+#[cfg(feature = "cuda")]
+fn where_divided() -> Option<Result<Vec<String>, String>> {
+    by_name(sardana_cuda::instances::gpus())
+}
+
+/// Without the feature nothing loads a library.
+#[cfg(not(feature = "cuda"))]
+const fn where_divided() -> Option<Result<Vec<String>, String>> {
+    None
+}
+
+/// The instances of those that are divided, and the others whole. None if none is divided.
+#[cfg(feature = "cuda")]
+fn by_name(gpus: Vec<sardana_cuda::instances::Named>) -> Option<Result<Vec<String>, String>> {
+    let divided = gpus.iter().find(|gpu| gpu.instances.is_some())?.name.clone();
+    let names = gpus
+        .into_iter()
+        .flat_map(|gpu| gpu.instances.unwrap_or_else(|| vec![gpu.name]));
+    let names: Vec<String> = names.collect();
+    if names.is_empty() {
+        return Some(Err(format!(
+            "{divided} is divided (MIG) and has no instance that can be seen here; make some with `nvidia-smi mig -cgi`, {OTHERWISE}"
+        )));
+    }
+    Some(Ok(names))
 }
 
 #[cfg(feature = "cuda")]
@@ -102,6 +133,33 @@ mod tests {
         for wrong in ["all", "0,,1", "0;1", "gpu-1", "1.5", ","] {
             assert_eq!(of(wrong), Err(NoGpu::Names(wrong.into())), "{wrong:?}");
         }
+    }
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn where_a_gpu_is_divided_its_instances_are_dealt_and_the_others_whole() {
+        use sardana_cuda::instances::Named;
+
+        let gpu = |name: &str, instances: Option<&[&str]>| Named {
+            name: name.to_owned(),
+            instances: instances.map(|names| names.iter().map(ToString::to_string).collect()),
+        };
+        let of = |gpus: &[Named]| by_name(gpus.to_vec()).map(|named| named.map(|names| names.join(" ")));
+        let (whole, divided) = (gpu("GPU-a", None), gpu("GPU-b", Some(&["MIG-1", "MIG-2"])));
+        let empty = gpu("GPU-c", Some(&[]));
+        // Their numbers do.
+        for none in [&[][..], &[whole.clone(), whole.clone()]] {
+            assert_eq!(of(none), None);
+        }
+        assert_eq!(of(&[divided.clone()]), Some(Ok("MIG-1 MIG-2".to_owned())));
+        let mixed = [whole.clone(), divided, empty.clone()];
+        assert_eq!(of(&mixed), Some(Ok("GPU-a MIG-1 MIG-2".to_owned())));
+        assert_eq!(of(&[empty.clone(), whole]), Some(Ok("GPU-a".to_owned())));
+        let refused = of(&[empty]).unwrap().unwrap_err();
+        assert!(
+            refused.starts_with("GPU-c is divided (MIG) and has no instance") && refused.ends_with("`--device cpu`"),
+            "{refused}"
+        );
     }
 
     #[test]

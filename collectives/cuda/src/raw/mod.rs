@@ -10,4 +10,5 @@ pub(crate) mod library;
 pub(crate) mod memory;
 #[cfg(feature = "nccl")]
 pub(crate) mod nccl;
+pub(crate) mod nvml;
 pub(crate) mod nvrtc;

@@ -87,7 +87,7 @@ pub(crate) struct Linking {
 #[derive(Debug, Default, Args)]
 pub(crate) struct Computing {
     /// What workers compute on: `cuda` is a GPU for each, of those that CUDA_VISIBLE_DEVICES names or else all, in turn if there are fewer;
-    /// `cuda:N` the one of that number for all. `auto`, the default, is `cuda` if there are GPUs and `cpu` otherwise, as far as the program
+    /// `cuda:N` the one of that number for all. An instance of a divided one (MIG) counts as a GPU. `auto`, the default, is `cuda` if there are GPUs and `cpu` otherwise, as far as the program
     /// can. SARDANA_DEVICE says the same where this is left out. It never reaches the result.
     #[arg(long, value_name = "auto|cpu|cuda|cuda:N")]
     device: Option<DeviceChoice>,
