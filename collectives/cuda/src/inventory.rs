@@ -7,7 +7,7 @@ use crate::device::name_of;
 use crate::driver::Driver;
 use crate::raw::context;
 
-pub use crate::libraries::{Library, libraries};
+pub use crate::libraries::{Library, NoVersion, libraries};
 
 /// A GPU that the driver shows.
 #[derive(Debug, Clone, PartialEq, Eq)]

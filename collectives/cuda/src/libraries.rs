@@ -1,5 +1,7 @@
 //! Libraries that programs may use on a GPU: which are there, which this process has loaded, and their versions. Must not know what they compute.
 
+use thiserror::Error;
+
 use crate::mapped;
 use crate::raw::library::{self, OpenLibrary};
 use crate::raw::nvrtc;
@@ -9,8 +11,24 @@ use crate::raw::nvrtc;
 pub struct Library {
     /// Its name, as in `cuBLAS`.
     pub name: &'static str,
-    /// What was found of it: the name of its file, and its version if it tells.
-    pub found: Result<(String, Option<String>), String>,
+    /// What was found of it: the name of its file, and its version if it tells; or the loader's words.
+    pub found: Result<(String, Result<String, NoVersion>), String>,
+}
+
+/// Why a library that is there does not tell its version. What programs call in it may be missing as well: install it anew.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NoVersion {
+    /// It is not what its name says, or not all of it.
+    #[error("it lacks the function {0}, which each version has")]
+    Lacks(&'static str),
+    /// It was asked, and refused.
+    #[error("its function {function} says no version, but code {code}")]
+    Refused {
+        /// That was asked.
+        function: &'static str,
+        /// The library's.
+        code: i32,
+    },
 }
 
 /// A library, and how it is asked for its version.
@@ -19,7 +37,7 @@ struct Known {
     /// What is between `lib` and `.so` in the names of its files.
     stem: &'static str,
     open: fn() -> Result<OpenLibrary, String>,
-    version: fn(&OpenLibrary) -> Option<String>,
+    version: fn(&OpenLibrary) -> Result<String, NoVersion>,
 }
 
 const LIBRARIES: [Known; 4] = [
@@ -28,8 +46,8 @@ const LIBRARIES: [Known; 4] = [
         stem: "nvrtc",
         open: nvrtc::open,
         version: |library| {
-            let (code, [major, minor]) = library.call_for_two_numbers("nvrtcVersion")?;
-            (code == 0).then(|| format!("{major}.{minor}"))
+            let [major, minor] = told("nvrtcVersion", |name| library.call_for_two_numbers(name))?;
+            Ok(format!("{major}.{minor}"))
         },
     },
     Known {
@@ -38,31 +56,39 @@ const LIBRARIES: [Known; 4] = [
         open: || library::open(names("cublas", "libcublas.so.13")),
         version: |library| {
             // 0, 1 and 2 stand for the major, the minor and the patch.
-            let part = |which| {
-                library
-                    .call_for_property("cublasGetProperty", which)
-                    .filter(|(code, _)| *code == 0)
-            };
-            let [(_, major), (_, minor), (_, patch)] = [part(0)?, part(1)?, part(2)?];
-            Some(format!("{major}.{minor}.{patch}"))
+            let part = |which| told("cublasGetProperty", |name| library.call_for_property(name, which));
+            let [major, minor, patch] = [part(0)?, part(1)?, part(2)?];
+            Ok(format!("{major}.{minor}.{patch}"))
         },
     },
     Known {
         name: "cuDNN",
         stem: "cudnn",
         open: || library::open(names("cudnn", "libcudnn.so.8")),
-        version: |library| library.call_for_size("cudnnGetVersion").map(cudnn_version),
+        version: |library| {
+            let version = told("cudnnGetVersion", |name| Some((0, library.call_for_size(name)?)))?;
+            Ok(cudnn_version(version))
+        },
     },
     Known {
         name: "NCCL",
         stem: "nccl",
         open: || library::open(library::nccl_names()),
         version: |library| {
-            let (code, version) = library.call_for_number("ncclGetVersion")?;
-            (code == 0).then(|| nccl_version(version))
+            let version = told("ncclGetVersion", |name| library.call_for_number(name))?;
+            Ok(nccl_version(version))
         },
     },
 ];
+
+/// What a function says that answers with a code besides, if it is there and the code is none of a failure.
+fn told<T>(function: &'static str, ask: impl FnOnce(&str) -> Option<(i32, T)>) -> Result<T, NoVersion> {
+    match ask(function) {
+        Some((0, told)) => Ok(told),
+        Some((code, _)) => Err(NoVersion::Refused { function, code }),
+        None => Err(NoVersion::Lacks(function)),
+    }
+}
 
 /// The names of a library's file, with one that the bindings do not know.
 fn names(stem: &str, more: &str) -> impl Iterator<Item = String> {
@@ -90,7 +116,7 @@ impl Known {
         let path = mapped::files(mappings).find(|path| self.is_at(path))?;
         let version = library::open([path.to_owned()])
             .ok()
-            .and_then(|library| (self.version)(&library));
+            .and_then(|library| (self.version)(&library).ok());
         Some((self.name, version.unwrap_or_else(|| "of an unknown version".to_owned())))
     }
 }
@@ -142,6 +168,14 @@ mod tests {
     fn versions_are_read_as_each_library_counts_them() {
         assert_eq!([91_002, 90_100, 8_907].map(cudnn_version), ["9.10.2", "9.1.0", "8.9.7"]);
         assert_eq!([22_703, 20_900, 2_804].map(nccl_version), ["2.27.3", "2.9.0", "2.8.4"]);
+    }
+
+    #[test]
+    fn a_library_that_does_not_tell_its_version_says_why() {
+        assert_eq!(told("f", |_| Some((0, 7))), Ok(7));
+        let said = |answer: Option<(i32, i32)>| told("f", |_| answer).unwrap_err().to_string();
+        assert_eq!(said(None), "it lacks the function f, which each version has");
+        assert_eq!(said(Some((3, 7))), "its function f says no version, but code 3");
     }
 
     #[test]

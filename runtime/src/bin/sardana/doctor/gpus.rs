@@ -113,13 +113,18 @@ mod with_cuda {
             _ => "layers of frameworks that compute on a GPU; none of Sardana's kernels calls it",
         };
         let finding = match library.found {
-            Ok((file, version)) => {
-                let words = version.as_deref().unwrap_or("of a version that it does not tell");
-                let found = format!("{words}, as {file}");
-                Finding::new(library.name, State::Fine, found, needed_for)
-                    .value("file", file)
-                    .value("version", version)
-            }
+            Ok((file, Ok(version))) => Finding::new(library.name, State::Fine, format!("{version}, as {file}"), needed_for)
+                .value("file", file)
+                .value("version", version),
+            Ok((file, Err(reason))) => Finding::new(
+                library.name,
+                State::Limited,
+                format!("{file} is there, but {reason}"),
+                needed_for,
+            )
+            .advising("install CUDA's anew, or name the folder of another one first in LD_LIBRARY_PATH")
+            .value("file", file)
+            .value("version", None::<String>),
             Err(reason) => Finding::new(library.name, State::Missing, reason, needed_for).advising(
                 "nothing, unless a program asks for it; then install CUDA's, and name its folder in LD_LIBRARY_PATH",
             ),
@@ -169,7 +174,7 @@ mod with_cuda {
                     library(absent).state,
                     library(Library {
                         name: "NCCL",
-                        found: Ok(("libnccl.so.2".into(), Some("2.27.3".into())))
+                        found: Ok(("libnccl.so.2".into(), Ok("2.27.3".into())))
                     })
                     .found
                     .as_str()
