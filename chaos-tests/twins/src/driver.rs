@@ -23,7 +23,7 @@ use crate::compiler::{CompileError, Compiler, skips};
 use crate::source::Source;
 
 /// The driver's own sources.
-const SOURCES: [(&str, &str); 8] = [
+const SOURCES: [(&str, &str); 9] = [
     ("state.h", include_str!("../host/driver/state.h")),
     ("state.cc", include_str!("../host/driver/state.cc")),
     ("kernels.h", include_str!("../host/driver/kernels.h")),
@@ -31,6 +31,7 @@ const SOURCES: [(&str, &str); 8] = [
     ("process.h", include_str!("../host/driver/process.h")),
     ("process.cc", include_str!("../host/driver/process.cc")),
     ("api.cc", include_str!("../host/driver/api.cc")),
+    ("steering.cc", include_str!("../host/driver/steering.cc")),
     ("unit.cc", include_str!("../host/driver/unit.cc")),
 ];
 
@@ -59,6 +60,10 @@ pub enum Planted {
     DieInLaunch = 8,
     /// A launch is refused, for want of registers.
     RefuseLaunch = 9,
+    /// An event is recorded before the launch or the copy that was enqueued on its stream last.
+    RecordEarly = 10,
+    /// A copy from or to pinned memory begins four bytes too late at its source, and leaves the last four of its goal as they were.
+    CopyBeside = 11,
 }
 
 /// What is counted since a session began.
@@ -81,6 +86,8 @@ pub enum Count {
     Copies = 6,
     /// Calls on the device.
     Calls = 7,
+    /// Events recorded.
+    Records = 8,
 }
 
 /// What a program has not given back.
@@ -256,7 +263,7 @@ impl Driver {
         if session.fault().is_none() && !self.one_at_a_time.is_poisoned() {
             assert_eq!(session.left(), Left::default(), "all of the last session was given back");
         }
-        // SAFETY: host/driver/api.cc has this function with this type.
+        // SAFETY: host/driver/steering.cc has this function with this type.
         unsafe { call::<unsafe extern "C" fn(u64)>(&self.library, b"twin_begin\0")(seed) };
         session
     }
@@ -283,7 +290,7 @@ impl Driver {
 impl Session<'_> {
     /// The call of this kind that comes after `number` others is carried out wrongly.
     pub fn plant(&self, what: Planted, number: u64) {
-        // SAFETY: host/driver/api.cc has this function with this type.
+        // SAFETY: host/driver/steering.cc has this function with this type.
         unsafe { call::<unsafe extern "C" fn(u32, u64)>(self.library, b"twin_plant\0")(what as u32, number) };
     }
 
@@ -298,6 +305,13 @@ impl Session<'_> {
     pub fn count(&self, what: Count) -> u64 {
         // SAFETY: as above.
         unsafe { call::<unsafe extern "C" fn(u32) -> u64>(self.library, b"twin_counter\0")(what as u32) }
+    }
+
+    /// Whether another stream, or the host, has waited for the event that was recorded after so many others.
+    #[must_use]
+    pub fn is_awaited(&self, record: u64) -> bool {
+        // SAFETY: as above.
+        unsafe { call::<unsafe extern "C" fn(u64) -> bool>(self.library, b"twin_is_awaited\0")(record) }
     }
 
     /// Counts anew from 0.

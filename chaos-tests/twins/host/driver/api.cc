@@ -1,9 +1,10 @@
-// The driver's functions, as far as Sardana and the bindings call them, and those by which a test steers the twin.
+// The driver's functions, as far as Sardana and the bindings call them.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "kernels.h"
 #include "process.h"
@@ -28,6 +29,8 @@ constexpr unsigned WRITE_COMBINED = 4, UNTIMED = 2;
 char the_context;
 thread_local void* current;
 size_t contexts, events, modules;
+// The records that another stream or the host has waited for, whether they had come by then or not.
+std::set<uint64_t> awaited;
 Stream null_stream;
 
 int setting(const char* name, int otherwise) {
@@ -48,6 +51,8 @@ void move(void* to, const void* from, size_t bytes) {
     memcpy(to, from, dies ? bytes / 2 : bytes);
     if (dies) die();
 }
+// How many bytes a copy from or to pinned memory leaves out at its source: all that follow are taken for those before them.
+size_t beside(size_t bytes) { return planted(COPY_BESIDE) ? std::min<size_t>(bytes, 4) : 0; }
 int failed_or_ok() { return has_failed() ? ILLEGAL_ADDRESS : OK; }
 
 }  // namespace
@@ -148,6 +153,7 @@ API int cuStreamWaitEvent(void* stream, void* event, unsigned) {
     operation.until = operation.wait->recorded;
     if (operation.until && operation.wait->stream != of(stream)) {
         ++counters[STREAM_WAITS];
+        awaited.insert(operation.wait->number);
         if (planted(FORGET_STREAM_WAIT)) return OK;
     }
     of(stream)->operations.push_back(operation);
@@ -173,10 +179,12 @@ API int cuEventRecord(void* event, void* stream) {
     Event* recorded = (Event*)event;
     recorded->stream = of(stream);
     uint64_t number = ++recorded->recorded;
-    push(of(stream), [=] {
+    push_aside(of(stream), [=] {
         recorded->passed = std::max(recorded->passed, number);
         recorded->at = std::chrono::steady_clock::now();
     });
+    recorded->number = counters[RECORDS]++;
+    if (planted(RECORD_EARLY)) hasten_last(of(stream));
     return OK;
 }
 // The host's time, which says of no device how fast it is.
@@ -190,6 +198,7 @@ API int cuEventElapsedTime_v2(float* milliseconds, void* from, void* to) {
 API int cuEventSynchronize(void* event) {
     ON_DEVICE;
     Event* waited = (Event*)event;
+    if (waited->recorded) awaited.insert(waited->number);
     if (waited->passed < waited->recorded) {
         ++counters[HOST_WAITS];
         if (planted(FORGET_HOST_WAIT)) return OK;
@@ -210,7 +219,7 @@ API int cuMemAllocAsync(uint64_t* address, size_t bytes, void* stream) {
     if (bytes == 0) return INVALID_VALUE;
     uint64_t given = allocate(bytes, false);
     if (!given) return OUT_OF_MEMORY;
-    push(of(stream), [=] { valid_from_now(given); });
+    push_aside(of(stream), [=] { valid_from_now(given); });
     return *address = given, OK;
 }
 API int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
@@ -223,7 +232,7 @@ API int cuMemFreeAsync(uint64_t address, void* stream) {
     ON_DEVICE;
     ++counters[FREES];
     if (planted(FREE_EARLY)) return release(address), OK;
-    push(of(stream), [=] { release(address); });
+    push_aside(of(stream), [=] { release(address); });
     return OK;
 }
 API int cuMemFree_v2(uint64_t address) {
@@ -270,19 +279,22 @@ API int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* 
     counters[UP] += bytes;
     ++counters[COPIES];
     Stream* on = planted(COPY_ELSEWHERE) ? another(of(stream)) : of(stream);
-    push(on, [=] { if (inside(to, bytes, true, "a copy to")) move((void*)to, from, bytes); }, from, bytes);
+    size_t left_out = beside(bytes);
+    push(on, [=] { if (inside(to, bytes, true, "a copy to")) move((void*)to, (const char*)from + left_out, bytes - left_out); }, from, bytes);
     return OK;
 }
 API int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
     ON_DEVICE;
     bool pinned = is_pinned(to);
     Stream* on = of(stream);
+    size_t left_out = 0;
     if (pinned) {
         counters[DOWN] += bytes;
         ++counters[COPIES];
         if (planted(COPY_ELSEWHERE)) on = another(on);
+        left_out = beside(bytes);
     }
-    push(on, [=] { if (inside(from, bytes, true, "a copy of")) move(to, (void*)from, bytes); }, to, bytes);
+    push(on, [=] { if (inside(from, bytes, true, "a copy of")) move(to, (const char*)from + left_out, bytes - left_out); }, to, bytes);
     if (!pinned) run_until([=] { return on->operations.empty(); });
     return failed_or_ok();
 }
@@ -351,42 +363,3 @@ API void twin_enqueue(void* stream, int (*ready)(void*), void (*run)(void*), voi
     of(stream)->operations.back().ready = [=] { return ready(data) != 0; };
 }
 API bool twin_inside(uint64_t address, size_t bytes) { return inside(address, bytes, true, "work of a library on"); }
-
-// From here on: what a test says to the twin, and asks it. Called while nothing is enqueued.
-API const char* twin_add_kernels(const char* path) {
-    LOCKED;
-    return add_library(path);
-}
-API void twin_begin(uint64_t from) {
-    LOCKED;
-    seed(from);
-    forgive();
-    plant(NOTHING, 0);
-    null_stream.operations.clear();
-    clear_memory();
-    std::fill(counters, counters + COUNTERS, 0);
-}
-API void twin_plant(uint32_t kind, uint64_t number) {
-    LOCKED;
-    plant((Plant)kind, number);
-}
-API void twin_room(uint64_t bytes) {
-    LOCKED;
-    room(bytes);
-}
-API uint64_t twin_counter(uint32_t which) {
-    LOCKED;
-    return counters[which];
-}
-API void twin_forget_counts() {
-    LOCKED;
-    std::fill(counters, counters + COUNTERS, 0);
-}
-API const char* twin_fault() {
-    LOCKED;
-    return report();
-}
-API void twin_left(uint64_t left[LEFT]) {
-    LOCKED;
-    count_left(left);
-}

@@ -110,9 +110,21 @@ void push(Stream* stream, std::function<void()> run, const void* host, size_t by
     stream->operations.push_back(std::move(operation));
 }
 
+void push_aside(Stream* stream, std::function<void()> run) {
+    push(stream, std::move(run));
+    stream->operations.back().is_aside = true;
+}
+
 Stream* another(Stream* stream) {
     for (Stream* other : streams) if (other != stream) return other;
     return stream;
+}
+
+void hasten_last(Stream* stream) {
+    auto &operations = stream->operations;
+    auto own = operations.end() - 1, before = own;
+    while (before != operations.begin() && ((before - 1)->is_aside || (before - 1)->wait)) --before;
+    if (before != operations.begin()) std::rotate(before - 1, own, operations.end());
 }
 
 void run_until(const std::function<bool()>& done) {

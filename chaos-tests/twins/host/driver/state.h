@@ -29,15 +29,20 @@ enum Code : int {
 };
 
 // What a test can count, by number: driver.rs has the same list.
-enum Counter { UP, DOWN, LAUNCHES, STREAM_WAITS, HOST_WAITS, FREES, COPIES, CALLS, COUNTERS };
+enum Counter { UP, DOWN, LAUNCHES, STREAM_WAITS, HOST_WAITS, FREES, COPIES, CALLS, RECORDS, COUNTERS };
 
 // A call that is carried out wrongly, as a program would have made it that has the fault. One at a time.
-enum Plant { NOTHING, FORGET_STREAM_WAIT, FORGET_HOST_WAIT, LAUNCH_ELSEWHERE, COPY_ELSEWHERE, FREE_EARLY, DEVICE_GONE, DIE_IN_COPY, DIE_IN_LAUNCH, REFUSE_LAUNCH };
+enum Plant {
+    NOTHING, FORGET_STREAM_WAIT, FORGET_HOST_WAIT, LAUNCH_ELSEWHERE, COPY_ELSEWHERE, FREE_EARLY, DEVICE_GONE, DIE_IN_COPY, DIE_IN_LAUNCH, REFUSE_LAUNCH,
+    RECORD_EARLY, COPY_BESIDE,
+};
 
 struct Event {
     // How often it was recorded, and how many of these records streams have passed.
     uint64_t recorded = 0, passed = 0;
     struct Stream* stream = nullptr;
+    // Which of all records the last one is.
+    uint64_t number = 0;
     // Whether it tells when it was passed, by the host's clock.
     bool is_timed = false;
     std::chrono::steady_clock::time_point at{};
@@ -53,6 +58,8 @@ struct Operation {
     size_t bytes = 0;
     // The kernel that it runs.
     const void* function = nullptr;
+    // Whether it computes and moves nothing: it records an event, allocates, or frees.
+    bool is_aside = false;
     // Whether what is outside of this process has come so far; always, where there is nothing outside.
     std::function<bool()> ready;
 };
@@ -81,7 +88,10 @@ void plant(Plant kind, uint64_t number);
 
 // Streams.
 void push(Stream* stream, std::function<void()> run, const void* host = nullptr, size_t bytes = 0);
+void push_aside(Stream* stream, std::function<void()> run);
 Stream* another(Stream* stream);
+// What a stream does last, it does before the launch, the copy or the fill that is the last before it.
+void hasten_last(Stream* stream);
 // Carries out operations of any streams, in an order that is drawn, until it is done.
 void run_until(const std::function<bool()>& done);
 // One operation of any stream that can go on.

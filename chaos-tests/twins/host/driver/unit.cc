@@ -3,3 +3,4 @@
 #include "kernels.cc"
 #include "process.cc"
 #include "api.cc"
+#include "steering.cc"

@@ -32,6 +32,7 @@ fn faults_of_streams_and_copies_are_found_where_a_sum_passes() {
         (Planted::ForgetHostWait, Count::HostWaits, [1; 3]),
         (Planted::LaunchElsewhere, Count::Launches, [0; 3]),
         (Planted::CopyElsewhere, Count::Copies, [0; 3]),
+        (Planted::CopyBeside, Count::Copies, [0; 3]),
     ] {
         for (rank, covered) in covered.into_iter().enumerate() {
             let session = driver.begin(1);

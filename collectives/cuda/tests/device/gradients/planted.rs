@@ -58,10 +58,16 @@ fn run() -> Result<bool, Box<dyn Error>> {
 
 /// At which calls of its kind a fault is found, and how many there are.
 fn found(what: Planted, count: Count) -> Option<(Vec<u64>, u64)> {
+    let (found, calls) = found_among(what, |session| (0..session.count(count)).collect())?;
+    Some((found, calls.len() as u64))
+}
+
+/// At which of these calls of its kind a fault is found, and which ones they are.
+fn found_among(what: Planted, calls: impl FnOnce(&Session<'_>) -> Vec<u64>) -> Option<(Vec<u64>, Vec<u64>)> {
     let driver = driver()?;
     let session = driver.begin(1);
     assert!(!is_found(&session), "nothing is found where nothing is planted");
-    let calls = session.count(count);
+    let calls = calls(&session);
     drop(session);
     let finds = |&call: &u64| {
         (0..SEEDS).any(|seed| {
@@ -70,7 +76,7 @@ fn found(what: Planted, count: Count) -> Option<(Vec<u64>, u64)> {
             is_found(&session)
         })
     };
-    Some(((0..calls).filter(finds).collect(), calls))
+    Some((calls.iter().copied().filter(finds).collect(), calls))
 }
 
 #[test]
@@ -102,6 +108,31 @@ fn a_kernel_or_a_copy_on_the_wrong_stream_is_found() {
             "{what:?}: found at {found:?} of {calls}"
         );
     }
+}
+
+#[test]
+fn a_moment_that_is_recorded_before_what_it_stands_for_is_found() {
+    // Four make no difference: two that are waited for when the host has waited for more by then, where it spilled a tensor between; the one before the first sum
+    // comes up, when nothing has used its memory; and the one behind the last sum's copy, which is looked at only when values computed of it have come down.
+    let awaited = |session: &Session<'_>| {
+        let all = 0..session.count(Count::Records);
+        all.filter(|&record| session.is_awaited(record)).collect()
+    };
+    let Some((found, calls)) = found_among(Planted::RecordEarly, awaited) else {
+        return;
+    };
+    assert!(
+        calls.len() > 20 && found.len() + 4 == calls.len(),
+        "found at {found:?} of {calls:?}"
+    );
+}
+
+#[test]
+fn a_copy_that_begins_at_the_wrong_place_is_found() {
+    let Some((found, calls)) = found(Planted::CopyBeside, Count::Copies) else {
+        return;
+    };
+    assert!(calls > 10 && found.len() as u64 == calls, "found at {found:?} of {calls}");
 }
 
 #[test]
