@@ -17,7 +17,8 @@ use crate::worker::serve_if_started_by_agent;
 /// that the model needs: it is called in each worker, on the thread that
 /// called this, which trains.
 ///
-/// Each worker gets a GPU of its own if there are any, unless [`crate::device::DEVICE_VARIABLE`] says otherwise.
+/// Each worker gets a GPU of its own if there are any, unless the job's [`device`](crate::job::JobBuilder::device) or
+/// [`crate::device::DEVICE_VARIABLE`] says otherwise.
 ///
 /// Events are logged through `tracing`; for anything else use [`crate::launch`].
 ///
@@ -37,10 +38,11 @@ fn run(job: &Job) -> Result<Summary, LaunchError> {
         .enable_all()
         .build()
         .map_err(|error| LaunchError::System(error.to_string()))?;
+    let device = job.device().map_or_else(|| DeviceChoice::said(None), Ok)?;
     runtime.block_on(async {
         let config = LaunchConfig {
             checkpoints: job.checkpoints().cloned(),
-            ..LaunchConfig::this_program(*job.staffing())?.on(DeviceChoice::said(None)?)?
+            ..LaunchConfig::this_program(*job.staffing())?.on(device)?
         };
         let launched = launch(config).await?;
         launched.finish(|_, event| log(event)).await

@@ -4,6 +4,7 @@
 
 use sardana::Job;
 use sardana::data::Shard;
+use sardana::device::DeviceChoice;
 use sardana::model::{Dtype, GradientWriter, Mean, ModelError, Step, TensorSpec, Trainable};
 
 /// Fits y = a + b x to points on y = 1 + 2 x.
@@ -48,6 +49,8 @@ impl Trainable for Line {
 }
 
 fn main() -> anyhow::Result<()> {
+    // Plain Rust, so that `--device cuda` is refused.
+    let device = DeviceChoice::of_arguments()?.on_processors()?;
     // 1,000 samples, 100 of them a step, each step cut into 8 shards: for 4 workers or any other number.
     let job = Job::builder("line")
         .seed(7)
@@ -55,6 +58,7 @@ fn main() -> anyhow::Result<()> {
         .data(1_000, 100)
         .steps(400)
         .workers(4)
+        .device(device)
         .build()?;
     let summary = sardana::train(&job, |_| Ok(Line([0.0, 0.0])))?;
     for (name, value) in summary.results {

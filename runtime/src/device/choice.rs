@@ -42,6 +42,35 @@ impl DeviceChoice {
         let variable = of_variable(std::env::var_os(DEVICE_VARIABLE).as_deref())?;
         Ok(between(argument, variable, std::env::var_os(BUNDLE_VARIABLE).is_some()))
     }
+
+    /// The same for a program that nothing else reads the arguments of: what is behind `--device` among them counts as its argument.
+    ///
+    /// # Errors
+    /// When an argument or the variable says what cannot be.
+    pub fn of_arguments() -> Result<Self, DeviceChoiceError> {
+        Self::said(among(std::env::args_os().skip(1))?)
+    }
+}
+
+/// What is behind `--device`, or behind `--device=`. The last one counts.
+fn among(arguments: impl Iterator<Item = OsString>) -> Result<Option<DeviceChoice>, DeviceChoiceError> {
+    let mut arguments = arguments;
+    let mut choice = None;
+    while let Some(argument) = arguments.next() {
+        let found = if argument == "--device" {
+            arguments.next().unwrap_or_default()
+        } else if let Some(found) = argument.to_str().and_then(|text| text.strip_prefix("--device=")) {
+            found.into()
+        } else {
+            continue;
+        };
+        let read = found.to_str().and_then(parsed);
+        choice = Some(read.ok_or(DeviceChoiceError {
+            place: "behind --device",
+            found,
+        })?);
+    }
+    Ok(choice)
 }
 
 fn of_variable(found: Option<&OsStr>) -> Result<Option<DeviceChoice>, DeviceChoiceError> {
@@ -135,6 +164,24 @@ mod tests {
         let refused = of_variable(Some(OsStr::new("tpu"))).unwrap_err().to_string();
         assert!(refused.contains("in SARDANA_DEVICE, found \"tpu\""), "{refused}");
         assert_eq!(of_variable(None), Ok(None));
+    }
+
+    #[test]
+    fn a_device_is_found_among_arguments() {
+        let of = |arguments: &[&str]| among(arguments.iter().map(OsString::from));
+        assert_eq!(of(&["data.csv", "--devices"]), Ok(None));
+        assert_eq!(
+            of(&["--device", "cpu", "--device=cuda:1"]),
+            Ok(Some(DeviceChoice::Cuda(Some(1))))
+        );
+        for (wrong, found) in [
+            (&["--device"][..], ""),
+            (&["--device=gpu"], "gpu"),
+            (&["--device", "--device"], "--device"),
+        ] {
+            let refused = of(wrong).unwrap_err().to_string();
+            assert!(refused.contains(&format!("behind --device, found {found:?}")), "{refused}");
+        }
     }
 
     #[test]

@@ -43,6 +43,11 @@ pub enum NoGpu {
         "expected a program that can compute on a GPU, for `--device {0}`, found one that was built without: build it with `--features cuda`, {OTHERWISE}"
     )]
     NotBuilt(DeviceChoice),
+    /// What this program computes is computed on processors.
+    #[error(
+        "expected `auto` or `cpu`, since this program computes on processors alone, found `--device {0}`: train a model that computes on a GPU, as the example cuda_mlp does, {OTHERWISE}"
+    )]
+    Processors(DeviceChoice),
 }
 
 /// The GPUs that `variable`, the value of [`GPUS_VARIABLE`], shows. As CUDA reads it: an entry below 0 hides those behind it.
@@ -151,7 +156,7 @@ mod tests {
         for none in [&[][..], &[whole.clone(), whole.clone()]] {
             assert_eq!(of(none), None);
         }
-        assert_eq!(of(&[divided.clone()]), Some(Ok("MIG-1 MIG-2".to_owned())));
+        assert_eq!(of(std::slice::from_ref(&divided)), Some(Ok("MIG-1 MIG-2".to_owned())));
         let mixed = [whole.clone(), divided, empty.clone()];
         assert_eq!(of(&mixed), Some(Ok("GPU-a MIG-1 MIG-2".to_owned())));
         assert_eq!(of(&[empty.clone(), whole]), Some(Ok("GPU-a".to_owned())));
@@ -170,6 +175,7 @@ mod tests {
             NoGpu::Hidden(cuda),
             NoGpu::Number { asked: 2, found: 1 },
             NoGpu::NotBuilt(cuda),
+            NoGpu::Processors(cuda),
         ] {
             let words = refusal.to_string();
             assert!(

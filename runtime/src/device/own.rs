@@ -20,6 +20,17 @@ impl DeviceChoice {
             }
         }
     }
+
+    /// For a program whose model is plain Rust: processors, where that may be.
+    ///
+    /// # Errors
+    /// When it is to compute on a GPU, which it cannot, on any machine.
+    pub const fn on_processors(self) -> Result<Self, NoGpu> {
+        match self {
+            Self::Auto | Self::Cpu => Ok(Self::Cpu),
+            Self::Cuda(_) => Err(NoGpu::Processors(self)),
+        }
+    }
 }
 
 /// Whether GPUs can be used, as far as this program can know: one that is built without cannot, and leaves it to its workers.
@@ -49,10 +60,21 @@ const fn seen(asked: DeviceChoice) -> Result<usize, NoGpu> {
     Err(NoGpu::NotBuilt(asked))
 }
 
-#[cfg(all(test, not(feature = "cuda")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_program_that_computes_on_processors_alone_refuses_a_gpu() {
+        for accepted in [DeviceChoice::Auto, DeviceChoice::Cpu] {
+            assert_eq!(accepted.on_processors(), Ok(DeviceChoice::Cpu));
+        }
+        for refused in [DeviceChoice::Cuda(None), DeviceChoice::Cuda(Some(1))] {
+            assert_eq!(refused.on_processors(), Err(NoGpu::Processors(refused)));
+        }
+    }
+
+    #[cfg(not(feature = "cuda"))]
     #[test]
     fn a_program_that_was_built_without_computes_on_processors_or_says_so() {
         assert_eq!(DeviceChoice::Auto.gpu(), Ok(None));

@@ -1,5 +1,7 @@
 //! A job as its author describes it: raw in [`JobBuilder`], checked once into [`Job`]. An invalid one cannot be held.
 
+mod error;
+
 use sardana_protocol::data::DataFingerprint;
 use sardana_protocol::job::{Compression, JobSpec, LastBatch, Order};
 use sardana_protocol::limits::{MAX_SHARDS, MAX_STEPS, MAX_TEXT_BYTES, MAX_WORKERS};
@@ -7,7 +9,10 @@ use sardana_protocol::membership::Balance;
 use sardana_protocol::words::Step;
 
 use crate::checkpointing::Checkpointing;
-use crate::data::{DataError, Dataset, Sampler, SamplerError};
+use crate::data::{DataError, Dataset, Sampler};
+use crate::device::DeviceChoice;
+
+pub use error::JobError;
 
 /// A checked job: its constants, and how it is run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +20,7 @@ pub struct Job {
     spec: JobSpec,
     staffing: Staffing,
     checkpoints: Option<Checkpointing>,
+    device: Option<DeviceChoice>,
 }
 
 /// How many workers run a job. None of it reaches the arithmetic.
@@ -47,59 +53,6 @@ impl Staffing {
     }
 }
 
-/// What is wrong with a job. Fix the named setting.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum JobError {
-    /// The name: how long it is.
-    #[error("a job's name has 1 to {MAX_TEXT_BYTES} bytes, found {0}: shorten it")]
-    Name(usize),
-    /// The number of shards.
-    #[error("a job has 1 to {MAX_SHARDS} shards, found {0}: set .shards(K), for example 8 per worker you may ever have")]
-    Shards(u32),
-    /// The length.
-    #[error("a job has at least one step: set .steps(n) or .epochs(n)")]
-    NoSteps,
-    /// Both lengths.
-    #[error("the job's length is set twice, by .steps({steps}) and .epochs({epochs}): set one")]
-    TwoLengths {
-        /// The length in steps.
-        steps: u64,
-        /// The length in epochs.
-        epochs: u64,
-    },
-    /// So many epochs that their steps cannot be counted.
-    #[error("{0} epochs are too many to count their steps: set fewer")]
-    TooLong(u64),
-    /// More steps than can be counted in gradients.
-    #[error("{0} steps are too many, at most {MAX_STEPS} are possible: set fewer")]
-    TooManySteps(u64),
-    /// The data order.
-    #[error(transparent)]
-    Data(#[from] SamplerError),
-    /// The numbers of workers.
-    #[error(
-        "expected 1 <= min <= workers <= max <= {MAX_WORKERS}, found min {min}, workers {workers}, max {max}: \
-         change .min_workers, .workers or .max_workers"
-    )]
-    Staffing {
-        /// The least.
-        min: u32,
-        /// As many as are started.
-        workers: u32,
-        /// The most.
-        max: u32,
-    },
-    /// The compression.
-    #[error(
-        "expected order fast for gradients that are compressed to {0}, found exact, whose bits are those of one machine: \
-         set .order(Order::Fast), or leave .compression out"
-    )]
-    Compression(Compression),
-    /// The room for gradients.
-    #[error("a worker must hold at least one shard's gradient: set .shard_capacity(1) or more, or leave it out")]
-    NoRoom,
-}
-
 /// A job as it was written down. [`Self::build`] checks it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobBuilder {
@@ -109,6 +62,7 @@ pub struct JobBuilder {
     epochs: u64,
     staffing: Staffing,
     checkpoints: Option<Checkpointing>,
+    device: Option<DeviceChoice>,
 }
 
 impl JobBuilder {
@@ -116,6 +70,14 @@ impl JobBuilder {
     #[must_use]
     pub fn checkpoints(mut self, checkpoints: Checkpointing) -> Self {
         self.checkpoints = Some(checkpoints);
+        self
+    }
+
+    /// What [`crate::train()`] has the workers compute on, for which it deals out this host's GPUs. If this is not set, what
+    /// [`crate::device::DEVICE_VARIABLE`] says counts. The model asks by itself which GPU is its own.
+    #[must_use]
+    pub fn device(mut self, device: DeviceChoice) -> Self {
+        self.device = Some(device);
         self
     }
 
@@ -261,6 +223,7 @@ impl JobBuilder {
             spec,
             staffing: self.staffing,
             checkpoints: self.checkpoints,
+            device: self.device,
         })
     }
 
@@ -309,6 +272,7 @@ impl Job {
                 balance: Balance::default(),
             },
             checkpoints: None,
+            device: None,
         }
     }
 
@@ -322,6 +286,12 @@ impl Job {
     #[must_use]
     pub fn steps_per_epoch(&self) -> u64 {
         self.spec.steps_per_epoch()
+    }
+
+    /// What its workers compute on, if that was said.
+    #[must_use]
+    pub const fn device(&self) -> Option<DeviceChoice> {
+        self.device
     }
 
     /// How many workers run it, and how.
