@@ -19,6 +19,7 @@ pub mod state;
 mod threads;
 #[cfg(test)]
 pub(crate) mod toys;
+mod wanted;
 
 use std::sync::Arc;
 

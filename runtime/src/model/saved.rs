@@ -5,8 +5,6 @@
 //! receives them compares their hash.
 //! It must not know how they travel.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
@@ -17,7 +15,8 @@ use sardana_protocol::state::{ShareHasher, StateHash, StatePieces, TensorSpec};
 use sardana_storage::manifest::encode_description;
 
 use super::hash::{hashed_tensors, state_specs};
-use super::state::{StateError, Take, Wanted, visit_checked, wanted_checked};
+use super::state::{StateError, Take, Wanted, other_tensor, visit_checked, wanted_checked};
+use super::wanted::{ShowWanted, see_wanted};
 use super::{SharedState, Trainable, threads};
 
 /// How the model's state is cut into pieces.
@@ -78,46 +77,6 @@ pub(super) fn save_as(model: &dyn Trainable, specs: &[TensorSpec]) -> Result<Byt
     })?;
     other.and_then(|()| check_length(expected, found))?;
     Ok(saved)
-}
-
-fn other_tensor(method: &'static str, expected: &TensorSpec, found: Option<&TensorSpec>) -> StateError {
-    StateError::OtherTensor {
-        method,
-        expected: expected.to_string(),
-        found: found.map_or_else(|| "nothing".to_owned(), ToString::to_string),
-    }
-}
-
-/// What shows those tensors of a state that are wanted.
-pub(super) type ShowWanted<'a> = &'a dyn Fn(Wanted<'_>, Take<'_>) -> Result<(), StateError>;
-
-/// Sees the tensors that `wants`, by what they are and where they lie in the state's bytes, and says how many bytes the state has.
-pub(super) fn see_wanted(
-    show: ShowWanted<'_>,
-    mut wants: impl FnMut(&TensorSpec, &Range<usize>) -> bool,
-    mut see: impl FnMut(Range<usize>, &[u8]),
-) -> Result<usize, StateError> {
-    const METHOD: &str = "`visit_wanted`";
-    let (to_come, mut end, mut other) = (RefCell::new(VecDeque::new()), 0_usize, Ok(()));
-    let mut wanted = |spec: &TensorSpec| {
-        let place = end..end.saturating_add(length(spec));
-        end = place.end;
-        let is_wanted = wants(spec, &place);
-        if is_wanted {
-            to_come.borrow_mut().push_back((spec.clone(), place));
-        }
-        is_wanted
-    };
-    show(&mut wanted, &mut |spec, bytes| match to_come.borrow_mut().pop_front() {
-        Some((expected, place)) if expected == *spec => see(place, bytes),
-        Some((expected, _)) if other.is_ok() => other = Err(other_tensor(METHOD, &expected, Some(spec))),
-        // It is told as another one, or its bytes are not looked at: nobody wanted it.
-        Some(_) | None => {}
-    })?;
-    match to_come.into_inner().front() {
-        Some((expected, _)) if other.is_ok() => Err(other_tensor(METHOD, expected, None)),
-        Some(_) | None => other.map(|()| end),
-    }
 }
 
 /// Copies these shares out of a model whose state has these pieces, one after the other into what `room` gives for so many bytes. The model is visited

@@ -142,6 +142,14 @@ pub(super) fn could_not_show(source: ModelError) -> StateError {
     }
 }
 
+pub(super) fn other_tensor(method: &'static str, expected: &TensorSpec, found: Option<&TensorSpec>) -> StateError {
+    StateError::OtherTensor {
+        method,
+        expected: expected.to_string(),
+        found: found.map_or_else(|| "nothing".to_owned(), ToString::to_string),
+    }
+}
+
 fn check_length(spec: &TensorSpec, bytes: &[u8]) -> Result<(), StateError> {
     if spec.bytes() == Some(bytes.len()) {
         return Ok(());

@@ -139,6 +139,27 @@ fn a_copy_of_some_tensors_brings_no_others() {
     session.ends_well();
 }
 
+/// There is room for the network, its slots and a sum, and none for hashes: what is shown is hashed in their place.
+#[test]
+fn a_device_that_is_full_does_not_keep_a_state_from_being_hashed() {
+    let Some(driver) = driver() else { return };
+    let session = driver.begin(1);
+    let here = fit(Net::on_host(), AdamW::new(), None).unwrap();
+    let device = Device::open(0).unwrap();
+    let there = on(&device, AdamW::new(), None);
+    let held = device.memory().held;
+    drop((there, device));
+    let device = Device::open_within(0, held).unwrap();
+    let there = on(&device, AdamW::new(), None);
+    assert_eq!(there.piece_hashes().unwrap(), None);
+    assert_eq!(
+        state_hash(&there, Step::ZERO).unwrap(),
+        state_hash(&here, Step::ZERO).unwrap()
+    );
+    drop((there, device));
+    session.ends_well();
+}
+
 /// Only hashes come down for the hash of a state; with an optimizer that devices have no kernel for, all that is shown.
 #[test]
 fn a_state_is_hashed_where_it_lies() {

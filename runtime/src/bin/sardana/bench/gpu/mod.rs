@@ -48,7 +48,7 @@ use crate::ending::Failure;
 ///                           workers each copies two Nths of the state; here one copies all
 ///   snapshot, beside a step that copy, beside one to pinned memory: the host copies what comes from there twice
 ///   NCCL abort              how long `ncclCommAbort` takes while the GPU waits in a sum for a process that was killed; with one GPU there is one
-///                           rank, which waits for nobody
+///                           rank, which waits for no other
 ///   NCCL next generation    a communicator of those that are left, with its id, until all are ready
 ///
 /// Rows of NCCL need the feature `nccl` of the program, and NCCL; where one is missing the row says so, and all else is measured.

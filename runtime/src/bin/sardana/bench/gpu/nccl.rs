@@ -1,5 +1,5 @@
 //! How long it takes NCCL to end a communicator in which a rank has died, and to make the next generation's: with a process for each GPU, of which one is killed while the
-//! others wait for it in a sum. NCCL takes no two ranks on one GPU, so that on a machine with one there is one rank, and nobody dies.
+//! others wait for it in a sum. NCCL takes no two ranks on one GPU, so that on a machine with one there is one rank, and none dies.
 
 #[cfg(feature = "nccl")]
 use super::ranks;

@@ -162,7 +162,7 @@ impl Ring {
             given_up,
         } = self;
         let ring = ring::run(config, links, inbox, |done| {
-            // Whoever has given it up wants none.
+            // A worker that has given the ring up wants none.
             let _ = tell.send(done.sum);
         });
         let runtime = runtime::Builder::new_current_thread().build();
