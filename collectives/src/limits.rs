@@ -15,9 +15,9 @@ pub const QUEUED_CHUNKS: usize = 8;
 /// cost, with the thread that hears the other ring in between, on a virtual machine whose processors sleep as well.
 pub const LOOK_AGAIN: Duration = Duration::from_micros(100);
 
-/// Buffers of a process that lie in pages which other processes of the host can read: those of sums, and of
-/// gradients that are passed on as they are. Each has a descriptor, of which a process has a thousand or so. What is made beyond lies in its own memory, and is copied for others.
-pub const MOST_PAGES: usize = 16;
+/// Memory of a process in pages which other processes of the host can read, each piece of it: buffers of sums, and of
+/// gradients that are passed on as they are, and a few through which running sums pass a GPU. Each has a descriptor, of which a process has a thousand or so. What is made beyond lies in its own memory, and is copied for others.
+pub const MOST_PAGES: usize = 24;
 
 /// Pages of the other end that a link remembers, the last that have passed. A sender goes through no more in turn; and each may be as large as a gradient, and is
 /// kept that long.

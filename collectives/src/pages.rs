@@ -13,7 +13,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -92,13 +92,15 @@ impl Pages {
         })
     }
 
-    /// Where they begin.
-    pub(crate) fn start(&self) -> *mut u8 {
+    /// Where they begin. Who writes there sees to it that nothing [reads](Self::are_read) it then.
+    #[must_use]
+    pub fn start(&self) -> *mut u8 {
         self.map.as_mut_ptr()
     }
 
     /// How many bytes they have.
-    pub(crate) fn bytes(&self) -> usize {
+    #[must_use]
+    pub fn bytes(&self) -> usize {
         self.map.len()
     }
 
@@ -126,7 +128,7 @@ impl Pages {
     }
 
     /// Whether something may still read what it was shown: another process, or a transport of this one that holds them.
-    pub(crate) fn are_read(self: &mut Arc<Self>) -> bool {
+    pub fn are_read(self: &mut Arc<Self>) -> bool {
         let is_held = Arc::get_mut(self).is_none();
         let mut readers = self.readers();
         readers.retain(|reading| !reading.is_over());
@@ -195,8 +197,9 @@ impl Deref for SeenPages {
 }
 
 impl<'a> InPlace<'a> {
-    /// Bytes that lie in these pages, or in none.
-    pub(crate) const fn new(bytes: &'a [u8], pages: Option<&'a Arc<Pages>>) -> Self {
+    /// Bytes that lie in these pages, or in none. What shows them writes none of them before they [are read](Pages::are_read) no more.
+    #[must_use]
+    pub const fn new(bytes: &'a [u8], pages: Option<&'a Arc<Pages>>) -> Self {
         Self { bytes, pages }
     }
 
@@ -204,6 +207,15 @@ impl<'a> InPlace<'a> {
     #[must_use]
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
+    }
+
+    /// Some of them.
+    ///
+    /// # Panics
+    /// When they are beyond these.
+    #[must_use]
+    pub fn part(&self, range: Range<usize>) -> Self {
+        Self::new(&self.bytes[range], self.pages)
     }
 
     /// The same bytes without a lifetime, if they lie in pages: these are held until the last clone is dropped, and their owner does not write them before.

@@ -64,6 +64,8 @@ pub enum Planted {
     RecordEarly = 10,
     /// A copy from or to pinned memory begins four bytes too late at its source, and leaves the last four of its goal as they were.
     CopyBeside = 11,
+    /// The program's own memory is not pinned, as where a system does not support that.
+    RefuseRegister = 12,
 }
 
 /// What is counted since a session began.

@@ -12,7 +12,7 @@ use crate::raw::library::{self, OpenLibrary};
 const INSTALL: &str = "install NVIDIA's driver, or run on processors with `--device cpu`";
 
 /// The driver's functions that this crate calls, or the bindings for it.
-pub const FUNCTIONS: [&str; 41] = [
+pub const FUNCTIONS: [&str; 43] = [
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
     "cuCtxSynchronize",
@@ -42,6 +42,8 @@ pub const FUNCTIONS: [&str; 41] = [
     "cuMemFree_v2",
     "cuMemGetInfo_v2",
     "cuMemHostAlloc",
+    "cuMemHostRegister_v2",
+    "cuMemHostUnregister",
     "cuMemcpyDtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2",
     "cuMemcpyHtoDAsync_v2",

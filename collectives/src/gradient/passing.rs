@@ -10,15 +10,25 @@ use tokio::sync::oneshot;
 
 use super::{Resident, ResidentError};
 use crate::limits::LOWERED_BYTES;
+use crate::pages::InPlace;
 
 /// Memory of the host through which parts of a running sum pass, one after the other. What they pass copies from it and to it.
 pub trait Slot: Any + Debug + Send {
-    /// Its bytes, [`LOWERED_BYTES`] or more, once nothing copies from it or to it any more. A ring asks for those of slots that are new or have come
+    /// Its bytes, [`LOWERED_BYTES`] or more, once nothing copies from it or to it any more. A ring asks for those of slots that it was just given, or that have come
     /// back, on the thread of the network: it is not to wait there.
     ///
     /// # Errors
     /// When what copies has failed.
     fn bytes(&mut self) -> Result<&mut [u8], ResidentError>;
+
+    /// The same bytes, with the pages in which they lie, if they do: another process may read them there for longer than the slot is held, so that
+    /// what gives slots gives none again that [is read](crate::pages::Pages::are_read).
+    ///
+    /// # Errors
+    /// As [`Self::bytes`].
+    fn in_place(&mut self) -> Result<InPlace<'_>, ResidentError> {
+        Ok(InPlace::new(self.bytes()?, None))
+    }
 }
 
 /// Memory that nothing copies from or to by itself.

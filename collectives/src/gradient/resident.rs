@@ -36,7 +36,7 @@ pub trait Resident: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Memory for parts of running sums that [`Self::pass`].
+    /// Memory for a part of a running sum that is to [`pass`](Self::pass). A ring asks for it part by part, and drops it when that is passed on.
     ///
     /// # Errors
     /// When there is none.

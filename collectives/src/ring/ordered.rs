@@ -193,6 +193,14 @@ impl Goes<'_, '_> {
         }
     }
 
+    /// The link that it goes on by, if the rank at its other end may read it where it lies.
+    pub(super) fn shown_to(&mut self) -> Option<&mut Outgoing> {
+        match self {
+            Self::On(to) => Some(&mut **to).filter(|to| to.is_read_in_place()),
+            Self::Here(_) => None,
+        }
+    }
+
     /// Adds the terms of a chunk where it goes.
     pub(super) async fn put(&mut self, passage: Passage<'_>, index: u32, terms: &mut [impl Runs]) -> Result<(), RingError> {
         match self {

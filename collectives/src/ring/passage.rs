@@ -1,6 +1,6 @@
 //! One step on its way through the ring: what every frame of it has in common, and links that say where they lead.
 
-use sardana_protocol::messages::Trailer;
+use sardana_protocol::messages::{LinkKind, Trailer};
 use sardana_protocol::plan::{HopEnd, HopId};
 use sardana_protocol::words::{Rank, Step};
 use smallvec::SmallVec;
@@ -232,6 +232,15 @@ impl Outgoing {
             way: Way { slot, hop, peer },
             link,
         })
+    }
+
+    /// Whether the rank at the other end reads what it is shown before it takes much more, so that memory that is shown is soon free again. (What goes over a
+    /// network is held until it has come, which may be many chunks later.)
+    pub(super) const fn is_read_in_place(&self) -> bool {
+        match self.link.kind() {
+            LinkKind::SharedMemory => true,
+            LinkKind::Quic | LinkKind::InProcess => false,
+        }
     }
 
     /// Sends a chunk that `fill` writes.

@@ -4,11 +4,11 @@
 //! ```text
 //! links: chunks ─> a part in a slot ─> Resident::pass ─> the part in its slot ─> chunks: added to by what lies here, and passed on
 //! ```
-//! A slot is memory that what holds the gradients copies from and to by itself. Several parts are under way at once; each comes back in its turn. What lies behind the tensors, the auxiliary sums and the number of samples, is
+//! A slot is memory that what holds the gradients copies from and to by itself. Where nothing lies here, another process of this host reads it there. Several parts are under way at once; each comes back in its turn. What lies behind the tensors, the auxiliary sums and the number of samples, is
 //! added here.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use sardana_protocol::state::Dtype;
 use smallvec::SmallVec;
@@ -17,7 +17,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use super::RingError;
 use super::inbox::Piece;
 use super::ordered::{Goes, receive_running};
-use super::passage::{Incoming, Passage, Term, Terms, own_terms};
+use super::passage::{Chunk, Incoming, Passage, Term, Terms, own_terms};
 use crate::gradient::{Passed, Passing, Resident, ResidentError, Slot};
 use crate::layout::Layout;
 use crate::limits::{CHUNK_BYTES, LOWERED_BYTES, PASSING_AT_ONCE};
@@ -34,9 +34,6 @@ pub(super) struct Through {
 
 /// A part that was sent through, and its chunks.
 type UnderWay = (Range<u32>, Passed);
-
-/// Slots of parts that have come back, for the next ones.
-type Free = Mutex<Vec<Box<dyn Slot>>>;
 
 impl Through {
     /// None if the first gradient is in the host's memory, or tensors are of several types. Waits until it is known.
@@ -73,10 +70,9 @@ impl Through {
         if here.is_empty() {
             self.stays = self.residents.first().and_then(|first| goes.room_beside(first));
         }
-        let free = Free::default();
         let (under_way, coming) = channel(PASSING_AT_ONCE);
-        let sending = self.send_all(passage, (from, first), there, &free, under_way);
-        let going = go_on(passage, coming, here, &free, &mut goes);
+        let sending = self.send_all(passage, (from, first), there, under_way);
+        let going = go_on(passage, coming, here, &mut goes);
         tokio::try_join!(sending, going)?;
         if let Some(stays) = &self.stays {
             goes.stays(stays);
@@ -90,7 +86,6 @@ impl Through {
         passage: Passage<'_>,
         (mut from, mut first): (Option<&mut Incoming>, Option<Vec<u8>>),
         there: &[Piece],
-        free: &Free,
         under_way: Sender<UnderWay>,
     ) -> Result<(), RingError> {
         let layout = passage.layout();
@@ -99,8 +94,7 @@ impl Through {
         };
         for chunks in parts(layout) {
             let range = bytes_of(layout, &chunks);
-            let used = free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let mut slot = used.map_or_else(|| first_there.slot(), Ok).map_err(passage.lacks())?;
+            let mut slot = first_there.slot().map_err(passage.lacks())?;
             let bytes = first_of(&mut *slot, range.len()).map_err(passage.lacks())?;
             for index in chunks.clone().rev() {
                 if let Some(first) = first.take() {
@@ -133,21 +127,26 @@ async fn go_on(
     passage: Passage<'_>,
     mut coming: Receiver<UnderWay>,
     here: &[Piece],
-    free: &Free,
     goes: &mut Goes<'_, '_>,
 ) -> Result<(), RingError> {
     let gone = || ResidentError::new("what was to add to it is gone");
     while let Some((chunks, passed)) = coming.recv().await {
         let mut slot = passed.await.unwrap_or_else(|_| Err(gone())).map_err(passage.lacks())?;
         let range = bytes_of(passage.layout(), &chunks);
-        let bytes = first_of(&mut *slot, range.len()).map_err(passage.lacks())?;
+        let part = slot.in_place().map_err(passage.lacks())?;
+        check_length(part.bytes(), range.len()).map_err(passage.lacks())?;
         for index in chunks.rev() {
-            let sum = &bytes[within(passage.layout(), index, &range)];
-            let own = own_terms(passage, here, index).await?;
-            let mut terms: Terms<'_> = [Term::Own(sum)].into_iter().chain(own.into_iter().map(Term::Own)).collect();
-            goes.put(passage, index, &mut terms).await?;
+            let sum = part.part(within(passage.layout(), index, &range));
+            match goes.shown_to() {
+                Some(to) if here.is_empty() => to.pass_in_place(passage, Chunk::running(index), sum).await?,
+                Some(_) | None => {
+                    let own = own_terms(passage, here, index).await?;
+                    let own = own.into_iter().map(Term::Own);
+                    let mut terms: Terms<'_> = [Term::Own(sum.bytes())].into_iter().chain(own).collect();
+                    goes.put(passage, index, &mut terms).await?;
+                }
+            }
         }
-        free.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
     }
     Ok(())
 }
@@ -155,9 +154,17 @@ async fn go_on(
 /// So many bytes of a slot, which has as many as a part may have.
 fn first_of(slot: &mut dyn Slot, length: usize) -> Result<&mut [u8], ResidentError> {
     let bytes = slot.bytes()?;
-    let found = bytes.len();
-    let short = || ResidentError::new(format!("expected a slot of {length} bytes or more, found {found}"));
-    bytes.get_mut(..length).ok_or_else(short)
+    check_length(bytes, length)?;
+    Ok(&mut bytes[..length])
+}
+
+fn check_length(slot: &[u8], length: usize) -> Result<(), ResidentError> {
+    let found = slot.len();
+    if length <= found {
+        return Ok(());
+    }
+    let short = format!("expected a slot of {length} bytes or more, found {found}");
+    Err(ResidentError::new(short))
 }
 
 /// Adds what lies behind the tensors, as far as it is in `tail`, whose running sum `bytes` holds unless it begins.

@@ -254,7 +254,17 @@ API int cuMemHostAlloc(void** memory, size_t bytes, unsigned flags) {
 }
 API int cuMemFreeHost(void* memory) {
     LOCKED;
-    return unpin(memory) ? failed_or_ok() : INVALID_VALUE;
+    return unpin(memory, true) ? failed_or_ok() : INVALID_VALUE;
+}
+API int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned) {
+    ON_DEVICE;
+    if (!memory || !bytes) return INVALID_VALUE;
+    if (planted(REFUSE_REGISTER)) return NOT_SUPPORTED;
+    return enlist(memory, bytes) ? OK : ALREADY_REGISTERED;
+}
+API int cuMemHostUnregister(void* memory) {
+    LOCKED;
+    return unpin(memory, false) ? failed_or_ok() : NOT_REGISTERED;
 }
 
 API int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void* stream) {

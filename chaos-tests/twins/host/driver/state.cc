@@ -39,7 +39,13 @@ struct Allocation {
 char* region;
 size_t used, limit = REGION, in_use, opened;
 std::map<uint64_t, Allocation> allocations;
-std::map<char*, size_t> pins;
+
+struct Pin {
+    size_t bytes;
+    // Whether it was allocated here, or the program has told of memory of its own.
+    bool is_own;
+};
+std::map<char*, Pin> pins;
 
 bool can_go_on(const Stream* stream) {
     if (stream->operations.empty()) return false;
@@ -242,15 +248,23 @@ std::vector<std::pair<uint64_t, size_t>> valid_buffers() {
 void* pin(size_t bytes) {
     void* memory = mmap(nullptr, (bytes + PAGE - 1) / PAGE * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     memset(memory, POISON, bytes);
-    pins[(char*)memory] = bytes;
+    pins[(char*)memory] = {bytes, true};
     return memory;
 }
 
-bool unpin(void* memory) {
+bool enlist(void* memory, size_t bytes) {
+    auto after = pins.lower_bound((char*)memory);
+    if (is_pinned(memory) || (after != pins.end() && after->first < (char*)memory + bytes)) return false;
+    pins[(char*)memory] = {bytes, false};
+    return true;
+}
+
+bool unpin(void* memory, bool is_own) {
     auto found = pins.find((char*)memory);
-    if (found == pins.end()) return false;
-    if (is_used(memory, found->second)) fault("pinned memory is freed while a copy is to use it");
-    munmap(memory, (found->second + PAGE - 1) / PAGE * PAGE);
+    if (found == pins.end() || found->second.is_own != is_own) return false;
+    size_t bytes = found->second.bytes;
+    if (is_used(memory, bytes)) fault("pinned memory is freed while a copy is to use it");
+    if (is_own) munmap(memory, (bytes + PAGE - 1) / PAGE * PAGE);
     pins.erase(found);
     return true;
 }
@@ -259,7 +273,7 @@ bool is_pinned(const void* memory) {
     auto after = pins.upper_bound((char*)memory);
     if (after == pins.begin()) return false;
     --after;
-    return (char*)memory < after->first + after->second;
+    return (char*)memory < after->first + after->second.bytes;
 }
 
 size_t pinned() { return pins.size(); }

@@ -26,6 +26,9 @@ enum Code : int {
     NOT_READY = 600,
     ILLEGAL_ADDRESS = 700,
     OUT_OF_RESOURCES = 701,
+    ALREADY_REGISTERED = 712,
+    NOT_REGISTERED = 713,
+    NOT_SUPPORTED = 801,
 };
 
 // What a test can count, by number: driver.rs has the same list.
@@ -34,7 +37,7 @@ enum Counter { UP, DOWN, LAUNCHES, STREAM_WAITS, HOST_WAITS, FREES, COPIES, CALL
 // A call that is carried out wrongly, as a program would have made it that has the fault. One at a time.
 enum Plant {
     NOTHING, FORGET_STREAM_WAIT, FORGET_HOST_WAIT, LAUNCH_ELSEWHERE, COPY_ELSEWHERE, FREE_EARLY, DEVICE_GONE, DIE_IN_COPY, DIE_IN_LAUNCH, REFUSE_LAUNCH,
-    RECORD_EARLY, COPY_BESIDE,
+    RECORD_EARLY, COPY_BESIDE, REFUSE_REGISTER,
 };
 
 struct Event {
@@ -121,7 +124,10 @@ struct Open {
 
 // Pinned memory of the host.
 void* pin(size_t bytes);
-bool unpin(void* memory);
+// Memory of the program's own is pinned where it is. False if some of it is already.
+bool enlist(void* memory, size_t bytes);
+// What was allocated is freed, or what was enlisted is the program's alone again. False if there is none of that kind.
+bool unpin(void* memory, bool is_own);
 bool is_pinned(const void* memory);
 size_t pinned();
 

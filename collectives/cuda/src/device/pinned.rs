@@ -2,11 +2,15 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+use cudarc::driver::{CudaContext, DriverError};
+use sardana_collectives::pages::Pages;
 
 use super::tensor::bytes;
 use super::{Charge, Device, DeviceError, DeviceTensor, Element, MemoryKind, Stream, View, ViewMut};
-use crate::raw::memory::PinnedBytes;
+use crate::raw::pinned::PinnedBytes;
 
 /// So many elements in pinned memory of the host. Looking at them waits until no copy uses them any more; the copies themselves follow one
 /// another in the order in which they were enqueued, on whichever streams.
@@ -25,9 +29,22 @@ impl<T: Element> Pinned<T> {
     /// # Errors
     /// When memory is refused, or the device has failed.
     pub fn zeros(device: &Device, length: usize) -> Result<Self, DeviceError> {
+        Self::allocated(device, length, PinnedBytes::allocate)
+    }
+
+    /// The same, in pages that other processes of the host can read, where there are such.
+    pub(crate) fn in_pages(device: &Device, length: usize) -> Result<Self, DeviceError> {
+        Self::allocated(device, length, PinnedBytes::in_pages)
+    }
+
+    fn allocated(
+        device: &Device,
+        length: usize,
+        allocate: impl FnOnce(&Arc<CudaContext>, usize) -> Result<PinnedBytes, DriverError>,
+    ) -> Result<Self, DeviceError> {
         let bytes = length.saturating_mul(size_of::<T>());
         let context = &device.0.context;
-        let (memory, charge) = device.allocate(MemoryKind::Pinned, bytes, || PinnedBytes::allocate(context, bytes))?;
+        let (memory, charge) = device.allocate(MemoryKind::Pinned, bytes, || allocate(context, bytes))?;
         Ok(Self {
             device: device.clone(),
             memory,
@@ -35,6 +52,16 @@ impl<T: Element> Pinned<T> {
             _charge: charge,
             element: PhantomData,
         })
+    }
+
+    /// The pages in which they lie, if other processes can read them there.
+    pub(crate) const fn pages(&self) -> Option<&Arc<Pages>> {
+        self.memory.pages()
+    }
+
+    /// Whether another process may still be reading them: they are not to be written then.
+    pub(crate) fn are_read(&mut self) -> bool {
+        self.memory.are_read()
     }
 
     /// How many elements there are.

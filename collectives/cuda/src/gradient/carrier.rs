@@ -12,7 +12,7 @@ use sardana_collectives::gradient::{Lowering, Passing, ResidentError, Slot};
 use sardana_collectives::limits::LOWERED_BYTES;
 use sardana_protocol::state::Dtype;
 
-use super::slots::{LANDING_AT_ONCE, PinnedSlot, Slots};
+use super::slots::{Kind, LANDING_AT_ONCE, PinnedSlot, Slots};
 use crate::device::{Device, DeviceError, DeviceTensor, Float, Moment, Pinned, Stream, View};
 
 /// Copies of what is spilled that are under way at once.
@@ -26,7 +26,7 @@ pub(super) struct Carrier {
     held: AtomicU64,
     /// How many they may have, unless another number is said.
     room: u64,
-    slots: Arc<Slots>,
+    passing: Arc<Slots>,
     writers_slots: Mutex<Option<[Pinned<u8>; WRITERS_SLOTS]>>,
     orders: Option<Sender<Order>>,
     thread: Option<JoinHandle<()>>,
@@ -68,8 +68,8 @@ impl Carrier {
     fn new(device: Device) -> Result<Self, DeviceError> {
         let room = device.memory_left()? / 4 * 3;
         let (orders, coming) = channel();
-        let slots = Slots::new(&device);
-        let own = Carrying::new(device.clone(), Arc::clone(&slots));
+        let passing = Slots::new(&device, Kind::Passing);
+        let own = Carrying::new(device.clone());
         let thread = thread::Builder::new().name("gradients of a GPU".to_owned());
         // Without it what is asked for fails, and says so.
         let thread = thread.spawn(move || own.run(&coming)).ok();
@@ -77,7 +77,7 @@ impl Carrier {
             device,
             held: AtomicU64::new(0),
             room,
-            slots,
+            passing,
             writers_slots: Mutex::default(),
             orders: Some(orders),
             thread,
@@ -109,7 +109,7 @@ impl Carrier {
 
     /// Pinned memory for a part of a sum that passes.
     pub(super) fn slot(&self) -> Result<PinnedSlot, DeviceError> {
-        self.slots.one()
+        self.passing.one()
     }
 
     /// Pinned memory for those that spill, one at a time.
@@ -150,7 +150,7 @@ impl WritersSlots<'_> {
 /// The thread's own.
 struct Carrying {
     device: Device,
-    slots: Arc<Slots>,
+    landing: Arc<Slots>,
     /// Where parts of sums are added to that have landed: each is as long as the longest part that it was for.
     sums: Vec<DeviceTensor<u8>>,
     under_way: VecDeque<UnderWay>,
@@ -171,10 +171,10 @@ enum Landing {
 }
 
 impl Carrying {
-    const fn new(device: Device, slots: Arc<Slots>) -> Self {
+    fn new(device: Device) -> Self {
         Self {
+            landing: Slots::new(&device, Kind::Landing),
             device,
-            slots,
             sums: Vec::new(),
             under_way: VecDeque::new(),
         }
@@ -226,7 +226,7 @@ impl Carrying {
 
     fn enqueue(&self, from: &Part, range: &Range<usize>) -> Result<PinnedSlot, DeviceError> {
         self.device.wait(Stream::Copies, &from.ready)?;
-        let mut slot = self.slots.one()?;
+        let mut slot = self.landing.one()?;
         slot.pinned()
             .copy_down(Stream::Copies, &from.memory(), range.start, 0..range.len())?;
         Ok(slot)

@@ -16,7 +16,8 @@
 //!
 //! Of these one G up is the finished sum, for an update on the device, if the model asks for it there. The closer and a worker that is alone have it
 //! where they finish it, if there is room and nothing is spilled (else the closer's comes up, too), and G comes down for others. Parts of a running sum are received into
-//! pinned memory and sent from it, so that the device reads and writes them there.
+//! pinned memory and sent from it, so that the device reads and writes them there. That memory is in [pages](sardana_collectives::pages) of which the driver was told, if it takes
+//! them: the next rank of the host reads a part where this one's device has written it, unless spilled gradients are added to it on its way.
 //!
 //! Where chunks have owners, and where tensors are of several types, each gradient comes down, k G (those from shard 0 on are one), and the finished sum goes up, G. For
 //! gradients of many chunks a coordinator takes owners only where ranks bring two gradients at most, if all bring as many: (k + 1) G is then no more than the 3 G of a

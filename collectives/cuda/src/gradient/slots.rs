@@ -4,22 +4,41 @@ use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sardana_collectives::gradient::{ResidentError, Slot};
-use sardana_collectives::limits::{LOWERED_BYTES, PASSING_AT_ONCE};
+use sardana_collectives::limits::{CHUNK_BYTES, LOWERED_BYTES, PASSING_AT_ONCE, SEEN_PAGES, SHARED_SLOTS};
+use sardana_collectives::pages::InPlace;
 
 use crate::device::{Device, DeviceError, Pinned};
 
 /// Copies to the host that are under way at once: one lands while the next ones come. A ring gives as many parts of a sum.
 pub(super) const LANDING_AT_ONCE: usize = PASSING_AT_ONCE;
 
-/// As many slots as a visit needs: of parts of gradients that land, and of parts of a sum, of which it fills one and empties another besides. No more are kept:
-/// a rank that is visited several times, or goes on while parts of a ring that was given up are still to land, has more for as long.
-pub(super) const KEPT_SLOTS: usize = LANDING_AT_ONCE + PASSING_AT_ONCE + 2;
+/// Parts of a running sum that have slots at once: a ring fills one and empties another besides those that pass, and the rank that it is shown to may still be reading one
+/// more: it is no further behind than a link has frames, which are as many as a part has chunks.
+const PASSED_AT_ONCE: usize = PASSING_AT_ONCE + 3;
 
-/// The slots of a device that nothing uses.
+/// As many slots as are kept of all kinds.
+pub(super) const KEPT_SLOTS: usize = LANDING_AT_ONCE + PASSED_AT_ONCE;
+
+const _: () = assert!(SHARED_SLOTS * CHUNK_BYTES <= LOWERED_BYTES);
+// Each passes to a neighbour once.
+const _: () = assert!(PASSED_AT_ONCE <= SEEN_PAGES);
+
+/// Slots of one kind that nothing uses. No more are kept than a visit needs: a rank that is visited several times, or goes on while parts of a ring that was given up
+/// are still to land, has more for as long.
 #[derive(Debug)]
 pub(super) struct Slots {
     device: Device,
+    kind: Kind,
     free: Mutex<Vec<Pinned<u8>>>,
+}
+
+/// What slots are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Parts of gradients, which are copied to where their gradient is.
+    Landing,
+    /// Parts of running sums, which other processes of the host may read where they are.
+    Passing,
 }
 
 /// Pinned memory for one part. It is kept for others at its end.
@@ -30,17 +49,40 @@ pub(super) struct PinnedSlot {
     slots: Arc<Slots>,
 }
 
+impl Kind {
+    /// How many are kept.
+    const fn kept(self) -> usize {
+        match self {
+            Self::Landing => LANDING_AT_ONCE,
+            Self::Passing => PASSED_AT_ONCE,
+        }
+    }
+
+    fn make(self, device: &Device) -> Result<Pinned<u8>, DeviceError> {
+        match self {
+            Self::Landing => Pinned::zeros(device, LOWERED_BYTES),
+            Self::Passing => Pinned::in_pages(device, LOWERED_BYTES),
+        }
+    }
+}
+
 impl Slots {
-    pub(super) fn new(device: &Device) -> Arc<Self> {
+    pub(super) fn new(device: &Device, kind: Kind) -> Arc<Self> {
         Arc::new(Self {
             device: device.clone(),
+            kind,
             free: Mutex::default(),
         })
     }
 
+    /// One that nothing uses, nor another process reads.
     pub(super) fn one(self: &Arc<Self>) -> Result<PinnedSlot, DeviceError> {
-        let used = self.free().pop();
-        let pinned = used.map_or_else(|| Pinned::zeros(&self.device, LOWERED_BYTES), Ok)?;
+        let mut free = self.free();
+        // The last one first: the fewer there are in turn, the fewer another process has to map.
+        let unread = free.iter_mut().rposition(|slot| !slot.are_read());
+        let used = unread.map(|at| free.remove(at));
+        drop(free);
+        let pinned = used.map_or_else(|| self.kind.make(&self.device), Ok)?;
         Ok(PinnedSlot {
             pinned: Some(pinned),
             slots: Arc::clone(self),
@@ -68,12 +110,18 @@ impl Slot for PinnedSlot {
     fn bytes(&mut self) -> Result<&mut [u8], ResidentError> {
         self.pinned().write().map_err(ResidentError::new)
     }
+
+    fn in_place(&mut self) -> Result<InPlace<'_>, ResidentError> {
+        let pinned = self.pinned();
+        let bytes = pinned.read().map_err(ResidentError::new)?;
+        Ok(InPlace::new(bytes, pinned.pages()))
+    }
 }
 
 impl Drop for PinnedSlot {
     fn drop(&mut self) {
         let mut free = self.slots.free();
-        if free.len() < KEPT_SLOTS {
+        if free.len() < self.slots.kind.kept() {
             free.extend(self.pinned.take());
         }
         drop(free);

@@ -1,12 +1,11 @@
-//! Bytes in a GPU's memory and in memory of the host that it reaches by itself, and copies between them, each within its bounds. Must not know what
+//! Bytes in a GPU's memory, and copies of them, each within its bounds. Must not know what
 //! the bytes mean, nor when they are valid: that is for who enqueues.
 
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use cudarc::driver::sys::CUevent_flags;
-use cudarc::driver::{CudaContext, CudaEvent, CudaSlice, CudaStream, DevicePtr, DriverError, PinnedHostSlice, result};
+use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DriverError, result};
 
 use super::dlpack::Lent;
 
@@ -168,84 +167,5 @@ impl<T> RawMemory<T> {
 
     pub(crate) fn into_parts(self) -> (DeviceBytes, usize) {
         (self.bytes, self.length)
-    }
-}
-
-/// Bytes of the host that a GPU reads and writes by itself, while the host goes on. Code that looks at them waits for that first, and so does code that frees
-/// them.
-#[derive(Debug)]
-pub(crate) struct PinnedBytes {
-    memory: PinnedHostSlice<u8>,
-    /// Recorded behind each copy. The memory has an event as well, which the bindings record only where they track all memory.
-    used: CudaEvent,
-}
-
-impl PinnedBytes {
-    /// So many bytes, all 0. Cached by the processor like any other memory.
-    pub(crate) fn allocate(context: &Arc<CudaContext>, bytes: usize) -> Result<Self, DriverError> {
-        // The host sleeps while it waits: others need its processors meanwhile.
-        let used = context.new_event(Some(CUevent_flags::CU_EVENT_BLOCKING_SYNC))?;
-        // SAFETY: they are written before anybody reads them. None is not a size that the driver takes.
-        let mut memory = unsafe { context.alloc_pinned_with_flags::<u8>(bytes.max(1), 0)? };
-        memory.as_mut_slice()?.fill(0);
-        Ok(Self { memory, used })
-    }
-
-    /// Waits until no copy uses them.
-    pub(crate) fn read(&self) -> Result<&[u8], DriverError> {
-        self.used.synchronize()?;
-        self.memory.as_slice()
-    }
-
-    /// Waits until no copy uses them.
-    pub(crate) fn write(&mut self) -> Result<&mut [u8], DriverError> {
-        self.used.synchronize()?;
-        self.memory.as_mut_slice()
-    }
-
-    /// Enqueues a copy of `range` to the bytes that a GPU has from `to` on, behind the copies before it. There are as many: the caller has checked that.
-    pub(crate) fn copy_up(&self, stream: &CudaStream, range: Range<usize>, to: u64) -> Result<(), DriverError> {
-        let from = self.address(&range)?;
-        if range.is_empty() {
-            return Ok(());
-        }
-        stream.wait(&self.used)?;
-        // SAFETY: the bounds are checked. Until the event has come the host does not look at the memory, and it is not freed.
-        unsafe { result::memcpy_htod_async(to, std::slice::from_raw_parts(from, range.len()), stream.cu_stream())? };
-        self.used.record(stream)
-    }
-
-    /// Enqueues a copy of the bytes that a GPU has from `from` on to `range`, behind the copies before it. There are as many: the caller has checked that.
-    pub(crate) fn copy_down(&mut self, stream: &CudaStream, from: u64, range: Range<usize>) -> Result<(), DriverError> {
-        let to = self.address(&range)?.cast_mut();
-        if range.is_empty() {
-            return Ok(());
-        }
-        stream.wait(&self.used)?;
-        // SAFETY: as above.
-        unsafe { result::memcpy_dtoh_async(std::slice::from_raw_parts_mut(to, range.len()), from, stream.cu_stream())? };
-        self.used.record(stream)
-    }
-
-    /// Where a part of them lies, also while the GPU uses it.
-    ///
-    /// # Panics
-    /// When it lies beyond them.
-    fn address(&self, range: &Range<usize>) -> Result<*const u8, DriverError> {
-        let length = self.memory.len();
-        assert!(
-            range.start <= range.end && range.end <= length,
-            "expected a part of {length} pinned bytes, found {range:?}"
-        );
-        // SAFETY: it lies within the memory, as was just checked.
-        Ok(unsafe { self.memory.as_ptr()?.add(range.start) })
-    }
-}
-
-impl Drop for PinnedBytes {
-    fn drop(&mut self) {
-        let waited = self.used.synchronize();
-        // What the context notes, the next call on it says.
-        self.memory.context().record_err(waited);
     }
 }

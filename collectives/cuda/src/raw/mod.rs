@@ -12,3 +12,4 @@ pub(crate) mod memory;
 pub(crate) mod nccl;
 pub(crate) mod nvml;
 pub(crate) mod nvrtc;
+pub(crate) mod pinned;

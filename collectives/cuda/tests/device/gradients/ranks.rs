@@ -6,7 +6,7 @@ use std::thread;
 use sardana_collectives::gradient::{GradientBuffer, Sum};
 use sardana_collectives::layout::Layout;
 use sardana_collectives::limits::CHUNK_BYTES;
-use sardana_collectives::links;
+use sardana_collectives::links::{self, LinkReceiver, LinkSender, SharedMemory};
 use sardana_collectives::reduce;
 use sardana_collectives::ring::{self, RingConfig, RingError, RingInput, RingLinks};
 use sardana_cuda::device::{Device, DeviceError, DeviceTensor, Stream, Traffic};
@@ -15,6 +15,8 @@ use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{Owners, Plan, Visit};
 use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, Step};
+use tokio::net::UnixStream;
+use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::shards::{Case, From, block_on, poll};
@@ -35,6 +37,8 @@ pub(crate) struct Ranks {
     pub(crate) with_devices: Option<usize>,
     /// The device that all of them share; each has its own if there is none.
     pub(crate) shared: Option<Device>,
+    /// They pass what they have through memory that two processes of a host share, as if each were one.
+    pub(crate) shared_memory: bool,
     /// Each first gives a ring up in the middle, when it was looked at so often.
     pub(crate) given_up_after: Option<usize>,
     /// And drops its gradients with it.
@@ -56,6 +60,7 @@ impl Ranks {
             owners: None,
             with_devices: None,
             shared: None,
+            shared_memory: false,
             given_up_after: None,
             drops: false,
             seed,
@@ -121,7 +126,7 @@ impl Ranks {
     }
 
     /// So many shards from this one on, in one buffer.
-    fn case(&self, first: u32, count: u32) -> Case {
+    pub(crate) fn case(&self, first: u32, count: u32) -> Case {
         Case {
             tensors: self.tensors.clone(),
             shards: vec![Some(vec![From::Device; self.tensors.len()]); count as usize],
@@ -181,15 +186,34 @@ impl Ranks {
         ends.collect()
     }
 
-    /// Runs one step, each rank on a thread of its own.
-    pub(crate) fn run(&self) -> Vec<End> {
-        let (layout, visits) = (Arc::new(self.layout()), self.visits());
-        let world_size = visits.len() as u32;
-        let plan = match self.owners {
+    pub(crate) fn plan(&self) -> Plan {
+        let (visits, world_size) = (self.visits(), self.shards.len() as u32);
+        match self.owners {
             Some(owners) => Plan::direct(world_size, &visits, owners),
             None => Plan::new(Order::Exact, world_size, &visits),
+        }
+    }
+
+    /// Runs one step, each rank on a thread of its own.
+    pub(crate) fn run(&self) -> Vec<End> {
+        self.run_and_look(|_| ())
+    }
+
+    /// The same, and `look` sees the links before they are used.
+    pub(crate) fn run_and_look(&self, look: impl FnOnce(&[RingLinks])) -> Vec<End> {
+        let (layout, visits, plan) = (Arc::new(self.layout()), self.visits(), self.plan());
+        let world_size = visits.len() as u32;
+        // What hears the sockets of shared memory.
+        let listening = Builder::new_multi_thread().worker_threads(1).enable_io().build().unwrap();
+        let listens = listening.enter();
+        let make = if self.shared_memory {
+            shared_memory
+        } else {
+            links::in_process
         };
-        let links = [(); 2].map(|()| RingLinks::of_all(&plan, &plan, links::in_process));
+        let links = [(); 2].map(|()| RingLinks::of_all(&plan, &plan, make));
+        drop(listens);
+        look(&links[1]);
         let [given_up, links] = links.map(Vec::into_iter);
         let ranks = given_up.zip(links).zip(&visits).map(|((given_up, links), visit)| {
             let part = plan.part(visit.rank).unwrap().clone();
@@ -282,6 +306,16 @@ fn told(pieces: &mut [(ShardRange, GradientBuffer)], layout: &Layout) -> Unbound
     }
     inputs.send(RingInput::CloseWith(Trailer::Stop)).unwrap();
     inbox
+}
+
+pub(crate) fn shared_memory() -> (LinkSender, LinkReceiver) {
+    let (own, memory) = SharedMemory::create().unwrap();
+    let other = SharedMemory::open(&memory).unwrap();
+    let (here, there) = UnixStream::pair().unwrap();
+    (
+        LinkSender::shared_memory(own, here),
+        LinkReceiver::shared_memory(other, there),
+    )
 }
 
 fn ring_that_ends(config: &RingConfig) -> End {

@@ -3,13 +3,19 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sardana_collectives::gradient::{GradientBuffer, Slot};
 use sardana_collectives::limits::{ALIGNMENT, LOWERED_BYTES, PASSING_AT_ONCE};
+use sardana_collectives::links::Meter;
+use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot};
+use sardana_collectives::runs::Runs;
 use sardana_cuda::device::{Device, Traffic};
-use sardana_protocol::plan::Owners;
-use sardana_twins::Count;
+use sardana_protocol::plan::{Owners, Part};
+use sardana_protocol::words::{Generation, Incarnation, Step};
+use sardana_twins::{Count, Planted};
+use tokio::runtime::Builder;
 
 use super::super::twin::driver;
-use super::ranks::Ranks;
+use super::ranks::{Ranks, shared_memory};
 
 #[test]
 fn a_sum_that_passes_devices_has_the_bits_of_the_ordered_sum() {
@@ -174,4 +180,111 @@ fn memory_through_which_sums_pass_serves_one_after_the_other_and_ranks_that_shar
         drop(device);
         session.ends_well();
     }
+}
+
+/// What the links that a running sum takes have sent where it lies, hop by hop.
+fn shown(ranks: &Ranks) -> Vec<u64> {
+    let (expected, plan, mut meters) = (ranks.expected(), ranks.plan(), Vec::new());
+    let ends = ranks.run_and_look(|links| {
+        for (part, links) in plan.parts().iter().zip(links) {
+            let Part::Ordered(part) = part else {
+                panic!("a sum passes rank by rank")
+            };
+            let hops = part.visits.iter().filter_map(|visit| visit.to);
+            meters.extend(hops.map(|to| links.first.outgoing[&to.hop].meter().clone()));
+        }
+    });
+    for end in ends {
+        assert!(end.unwrap().0 == expected, "{ranks:?}");
+    }
+    meters.iter().map(Meter::bytes_in_place).collect()
+}
+
+#[test]
+fn a_sum_that_passes_devices_of_one_host_is_read_where_the_rank_before_has_it() {
+    let Some(driver) = driver() else { return };
+    for seed in 0..20 {
+        let session = driver.begin(seed);
+        let ranks = Ranks {
+            // Two parts and what lies behind them, or one.
+            tensors: vec![(if seed == 0 { 264_000 } else { 37 }, false), (5, false)],
+            shared_memory: true,
+            ..Ranks::small(seed)
+        };
+        let whole = ranks.layout().bytes() as u64;
+        assert_eq!(shown(&ranks), [whole; 2], "seed {seed}");
+        if seed == 0 {
+            session.ends_well();
+            continue;
+        }
+        // What is spilled is added to it on the host, from where it goes on.
+        let spilled = Ranks {
+            room: 1,
+            ..ranks.clone()
+        };
+        let begins = if spilled.joined { whole } else { 0 };
+        assert_eq!(shown(&spilled), [begins, 0], "seed {seed}");
+        // Memory that cannot be pinned where it is is not shown, and the sum is the same.
+        let alone = Ranks {
+            with_devices: Some(0),
+            ..ranks.clone()
+        };
+        session.plant(Planted::RefuseRegister, 0);
+        let found = shown(&alone);
+        assert!(found[0] < whole && found[1] == 0, "seed {seed}: {found:?}");
+        // A ring that breaks may leave what another one still reads.
+        let broken = Ranks {
+            given_up_after: Some(seed as usize % 10 * 3),
+            ..ranks
+        };
+        assert!(shown(&broken).iter().all(|shown| *shown <= whole));
+        session.ends_well();
+    }
+}
+
+#[test]
+fn memory_that_another_process_still_reads_serves_no_other_part() {
+    let Some(driver) = driver() else { return };
+    let session = driver.begin(5);
+    let device = Device::open(0).unwrap();
+    let ranks = Ranks::small(5);
+    let layout = ranks.layout();
+    let mut buffer = GradientBuffer::zeros(&layout);
+    ranks.case(0, 1).write(&mut buffer, &layout, Some(&device)).unwrap();
+    let resident = buffer.resident(&layout).unwrap();
+    let place = |slot: &mut Box<dyn Slot>| slot.bytes().unwrap().as_ptr();
+    let runtime = Builder::new_current_thread().enable_io().build().unwrap();
+    runtime.block_on(async {
+        let (mut sender, mut receiver) = shared_memory();
+        let header = FrameHeader {
+            generation: Generation::new(Incarnation::new(1), 1),
+            step: Step::ZERO,
+            plan: PlanSlot::First,
+            hop: 0,
+            kind: FrameKind::Running,
+            chunk: 0,
+            payload_bytes: 300,
+        };
+        let mut first = resident.slot().unwrap();
+        first.bytes().unwrap()[..300].fill(7);
+        let part = first.in_place().unwrap().part(0..300);
+        sender.send_in_place(&header, part, None::<fn()>).await.unwrap();
+        assert_eq!(sender.meter().bytes_in_place(), 300);
+        let read = place(&mut first);
+        drop(first);
+        let mut second = resident.slot().unwrap();
+        assert_ne!(place(&mut second), read);
+        second.bytes().unwrap().fill(9);
+        let held = device.pinned().held;
+        let mut payload = receiver.receive(&header).await.unwrap();
+        let mut came = [0; 300];
+        payload.copy_to(&mut came);
+        assert_eq!(came, [7; 300]);
+        drop(payload);
+        let mut third = resident.slot().unwrap();
+        assert_eq!((place(&mut third), device.pinned().held), (read, held), "it is read");
+    });
+    buffer.clear();
+    drop((buffer, resident, device));
+    session.ends_well();
 }
