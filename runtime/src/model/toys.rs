@@ -234,7 +234,7 @@ impl Trainable for Line {
         } else if self.fault == Fault::SharesWhatChanges {
             Arc::clone(&self.seen)
         } else {
-            Arc::new(Mutex::new(self.w))
+            Arc::new(Mutex::new(self.shown_w()))
         };
         let (velocity, other_part) = (self.velocity, self.fault == Fault::SharesOtherPart);
         let shared = SharedLine { w, velocity, other_part };

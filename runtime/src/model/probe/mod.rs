@@ -36,7 +36,7 @@ pub struct Probe {
 }
 
 /// Takes one gradient and one update of the model's state 0, checks the promises of [`Trainable`], and leaves the model in
-/// state 0. It costs three gradients of one shard, or four on a device that is not a processor, two updates, a copy of the state, and three hashes: of state 0, and twice of state 1.
+/// state 0. It costs three gradients of one shard, or four on a device that is not a processor, two updates, a copy of the state, two looks at it, and three hashes: of state 0, and twice of state 1.
 /// A state that the model [hashes](Trainable::piece_hashes) where it lies is brought here four times.
 ///
 /// # Errors
@@ -71,31 +71,44 @@ pub(crate) fn probe_closely(model: &mut dyn Trainable, sampler: &Sampler) -> Res
         equal(model, &layout, [&first, &third])?;
         third
     };
-    if !start.is_state_of(model)? {
+    // State 0 is looked at once: as it is shared, or else as it is shown. (By hashes that the model gives as well, which cost little.)
+    let shared = model.share();
+    let is_state_zero = match start.is_told_by(model)? {
+        None if shared.is_some() => true,
+        None => start.is_state_of(model)?,
+        Some(is_told) => is_told,
+    };
+    if !is_state_zero {
         let (expected, found) = (start.hash, state_hash(model, Step::ZERO)?);
         return Err(ProbeError::GradientMovesState { expected, found });
     }
-    let shared = model.share();
-    start.compare(shared.as_deref())?;
+    // What outlives an update is looked at after one.
+    let (outlives, passes): (Option<_>, Option<_>) = match shared {
+        Some(shared) if shared.outlives_updates() => (Some(shared), None),
+        shared => (None, shared),
+    };
+    start.compare(passes, model, (&layout, &shard))?;
+    apply(model, &layout, &first)?;
+    start.compare(outlives, model, (&layout, &shard))?;
 
     // Of state 1 once what is shared is hashed, and once what is shown.
-    let outlives = shared.filter(|shared| shared.outlives_updates());
-    apply(model, &layout, &first)?;
-    start.compare(outlives.as_deref())?;
-    drop(outlives);
     let after = match model.share() {
         Some(shared) => shared_hash(shared.as_ref(), Step::ZERO.next())?,
         None => shown_hash(model, Step::ZERO.next())?,
     };
-    start.bring_back(model)?;
+    start.load(model)?;
     let restored = sum(model, &layout, &shard, second.into_buffer())?;
+    // Where something is different that may be because of what `load` forgets. Otherwise it is enough to look at the end.
     if let Some(difference) = Difference::between(&layout, &model.auxiliary(), &first, &restored)? {
+        start.bring_back(model)?;
         return Err(ProbeError::GradientHasHiddenState(difference.place));
     }
     apply(model, &layout, &first)?;
     let again = state_hash(model, Step::ZERO.next())?;
     if after != again {
-        return Err(other_after(model, after, again)?);
+        let why = other_after(model, after, again)?;
+        start.bring_back(model)?;
+        return Err(why);
     }
     start.bring_back(model)?;
     start.is_shown_again(model)?;
@@ -152,10 +165,16 @@ impl Start {
 
     /// Whether this is the model's state, by the hashes that the model gives of it, or else by what it shows.
     fn is_state_of(&self, model: &dyn Trainable) -> Result<bool, StateError> {
-        match told_tensors(model)? {
-            Some(tensors) => Ok(hash_of(&tensors, Step::ZERO) == self.hash),
+        match self.is_told_by(model)? {
+            Some(is_told) => Ok(is_told),
             None => self.is_shown_by(&|take| visit_checked(model, take)),
         }
+    }
+
+    /// Whether this is the model's state by the hashes that it gives of it, if it does.
+    fn is_told_by(&self, model: &dyn Trainable) -> Result<Option<bool>, StateError> {
+        let told = told_tensors(model)?;
+        Ok(told.map(|tensors| hash_of(&tensors, Step::ZERO) == self.hash))
     }
 
     /// Whether this, with the same tensors, is what is shown.
@@ -186,19 +205,36 @@ impl Start {
         Ok(same)
     }
 
-    /// What is shared, if anything is, must be this.
-    fn compare(&self, shared: Option<&dyn SharedState>) -> Result<(), ProbeError> {
-        match shared {
-            Some(shared) if !self.is_shared_by(shared)? => Err(ProbeError::SharesAnother {
-                expected: self.hash,
-                found: shared_hash(shared, Step::ZERO)?,
-            }),
-            Some(_) | None => Ok(()),
+    /// What was shared once gradients of this shard were taken, if anything was, must be this.
+    fn compare(
+        &self,
+        shared: Option<Box<dyn SharedState>>,
+        model: &mut dyn Trainable,
+        (layout, shard): (&Layout, &Shard),
+    ) -> Result<(), ProbeError> {
+        let Some(shared) = shared else { return Ok(()) };
+        if self.is_shared_by(&*shared)? {
+            return Ok(());
         }
+        let (expected, found) = (self.hash, shared_hash(&*shared, Step::ZERO)?);
+        drop(shared);
+        // Was it another one, or did the gradient move the state?
+        self.load(model)?;
+        sum(model, layout, shard, GradientBuffer::zeros(layout))?;
+        if self.is_state_of(model)? {
+            return Err(ProbeError::SharesAnother { expected, found });
+        }
+        let found = state_hash(model, Step::ZERO)?;
+        Err(ProbeError::GradientMovesState { expected, found })
     }
 
+    fn load(&self, model: &mut dyn Trainable) -> Result<(), StateError> {
+        restore_as(model, &self.specs, &self.saved, |_| ())
+    }
+
+    /// Loads it, and looks whether it is there.
     fn bring_back(&self, model: &mut dyn Trainable) -> Result<(), ProbeError> {
-        restore_as(model, &self.specs, &self.saved, |_| ())?;
+        self.load(model)?;
         if self.is_state_of(model)? {
             return Ok(());
         }
