@@ -204,7 +204,7 @@ pub(crate) fn config(environment: &Environment, bundle: Bundle, job: &Job, facts
 }
 
 /// What a worker will hold of its host's memory besides what it has needed so far, without its gradients: a copy of its state, what its model says, and what is pinned for
-/// a GPU, which is no part of what a process is said to use.
+/// a GPU: of that its host is said to use some already where parts of sums have passed before, which is counted twice then, a few MiB.
 fn beside_gradients(state: usize, will_hold: usize, device: Option<&DeviceMemory>) -> u64 {
     let pinned = device.map_or(0, |memory| memory.pinned);
     pinned.saturating_add((state + will_hold) as u64)

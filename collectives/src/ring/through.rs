@@ -137,15 +137,13 @@ async fn go_on(
         check_length(part.bytes(), range.len()).map_err(passage.lacks())?;
         for index in chunks.rev() {
             let sum = part.part(within(passage.layout(), index, &range));
-            match goes.shown_to() {
-                Some(to) if here.is_empty() => to.pass_in_place(passage, Chunk::running(index), sum).await?,
-                Some(_) | None => {
-                    let own = own_terms(passage, here, index).await?;
-                    let own = own.into_iter().map(Term::Own);
-                    let mut terms: Terms<'_> = [Term::Own(sum.bytes())].into_iter().chain(own).collect();
-                    goes.put(passage, index, &mut terms).await?;
-                }
+            if let Some(to) = goes.shown_to().filter(|_| here.is_empty()) {
+                to.pass_in_place(passage, Chunk::running(index), sum).await?;
+                continue;
             }
+            let own = own_terms(passage, here, index).await?.into_iter().map(Term::Own);
+            let mut terms: Terms<'_> = [Term::Own(sum.bytes())].into_iter().chain(own).collect();
+            goes.put(passage, index, &mut terms).await?;
         }
     }
     Ok(())

@@ -24,10 +24,10 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-/// Three parts, and what lies behind them.
-const VALUES: usize = 600_000;
-const RANKS: u32 = 3;
-const STEPS: u64 = 9;
+/// Twelve parts, and what lies behind them.
+const VALUES: usize = 3_000_000;
+const RANKS: u32 = 2;
+const STEPS: u64 = 4;
 
 /// Far beyond what a test needs: a ring that hangs fails instead.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -228,5 +228,5 @@ async fn parts_that_have_passed_are_read_where_they_are_and_their_memory_serves_
     }
     let whole = layout.bytes() as u64;
     let shown: Vec<u64> = meters.iter().map(Meter::bytes_in_place).collect();
-    assert_eq!(shown, [whole, whole * (STEPS - 1)].repeat(2));
+    assert_eq!(shown, [whole, whole * (STEPS - 1)].repeat(RANKS as usize - 1));
 }

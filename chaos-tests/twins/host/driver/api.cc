@@ -103,7 +103,8 @@ API int cuGetErrorName(int code, const char** name) {
         {INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE"}, {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"},
         {NOT_FOUND, "CUDA_ERROR_NOT_FOUND"}, {ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS"},
         {OUT_OF_RESOURCES, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
-        {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"}};
+        {ALREADY_REGISTERED, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"}, {NOT_REGISTERED, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED"},
+        {NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED"}, {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"}};
     auto found = names.find(code);
     return found == names.end() ? INVALID_VALUE : (*name = found->second, OK);
 }
@@ -264,6 +265,7 @@ API int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned) {
 }
 API int cuMemHostUnregister(void* memory) {
     LOCKED;
+    if (!current) return INVALID_CONTEXT;
     return unpin(memory, false) ? failed_or_ok() : NOT_REGISTERED;
 }
 

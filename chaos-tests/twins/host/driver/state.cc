@@ -264,7 +264,10 @@ bool unpin(void* memory, bool is_own) {
     if (found == pins.end() || found->second.is_own != is_own) return false;
     size_t bytes = found->second.bytes;
     if (is_used(memory, bytes)) fault("pinned memory is freed while a copy is to use it");
-    if (is_own) munmap(memory, (bytes + PAGE - 1) / PAGE * PAGE);
+    size_t mapped = (bytes + PAGE - 1) / PAGE * PAGE;
+    std::vector<unsigned char> present(mapped / PAGE);
+    if (mincore(memory, mapped, present.data())) fault("memory is unmapped that is pinned");
+    if (is_own) munmap(memory, mapped);
     pins.erase(found);
     return true;
 }

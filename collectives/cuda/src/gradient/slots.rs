@@ -13,14 +13,15 @@ use crate::device::{Device, DeviceError, Pinned};
 pub(super) const LANDING_AT_ONCE: usize = PASSING_AT_ONCE;
 
 /// Parts of a running sum that have slots at once: a ring fills one and empties another besides those that pass, and the rank that it is shown to may still be reading one
-/// more: it is no further behind than a link has frames, which are as many as a part has chunks.
+/// more. It is no further behind than a link has frames, which are as many as a part has chunks; shorter parts are the first and the last of a sum, with a whole one
+/// between. (A rank that adds on the host still has a frame when it has passed it on: then there may be one more slot for a moment.)
 const PASSED_AT_ONCE: usize = PASSING_AT_ONCE + 3;
 
 /// As many slots as are kept of all kinds.
 pub(super) const KEPT_SLOTS: usize = LANDING_AT_ONCE + PASSED_AT_ONCE;
 
 const _: () = assert!(SHARED_SLOTS * CHUNK_BYTES <= LOWERED_BYTES);
-// Each passes to a neighbour once.
+// A neighbour maps each once. (Where a rank is visited twice in a step, those of both visits may be too many: then it maps some again.)
 const _: () = assert!(PASSED_AT_ONCE <= SEEN_PAGES);
 
 /// Slots of one kind that nothing uses. No more are kept than a visit needs: a rank that is visited several times, or goes on while parts of a ring that was given up
@@ -55,6 +56,14 @@ impl Kind {
         match self {
             Self::Landing => LANDING_AT_ONCE,
             Self::Passing => PASSED_AT_ONCE,
+        }
+    }
+
+    /// Whether it is of less use than others of its kind.
+    fn is_worse(self, slot: &mut Pinned<u8>) -> bool {
+        match self {
+            Self::Landing => false,
+            Self::Passing => slot.pages().is_none() || slot.are_read(),
         }
     }
 
@@ -108,6 +117,7 @@ impl PinnedSlot {
 
 impl Slot for PinnedSlot {
     fn bytes(&mut self) -> Result<&mut [u8], ResidentError> {
+        debug_assert!(!self.pinned().are_read(), "what a neighbour reads is not written");
         self.pinned().write().map_err(ResidentError::new)
     }
 
@@ -120,12 +130,25 @@ impl Slot for PinnedSlot {
 
 impl Drop for PinnedSlot {
     fn drop(&mut self) {
+        let Some(mut own) = self.pinned.take() else { return };
         let mut free = self.slots.free();
+        let mut surplus = None;
+        if free.len() >= self.slots.kind.kept() {
+            // What a neighbour that stands still reads, or cannot read, serves less than one that comes back.
+            let worse = if self.slots.kind.is_worse(&mut own) {
+                None
+            } else {
+                free.iter_mut().position(|slot| self.slots.kind.is_worse(slot))
+            };
+            surplus = worse.map(|at| free.remove(at));
+        }
         if free.len() < self.slots.kind.kept() {
-            free.extend(self.pinned.take());
+            free.push(own);
+        } else {
+            surplus = Some(own);
         }
         drop(free);
-        // What is not kept goes without the others' waiting for it.
-        drop(self.pinned.take());
+        // What is not kept goes without the others' waiting for it. A neighbour that reads it has it until then.
+        drop(surplus);
     }
 }

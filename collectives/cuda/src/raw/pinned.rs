@@ -34,8 +34,8 @@ struct Registered {
 }
 
 impl Registered {
+    /// The context is this thread's.
     fn new(context: &Arc<CudaContext>, pages: Pages) -> Result<Self, DriverError> {
-        context.bind_to_thread()?;
         // SAFETY: so many bytes are mapped there, to be written as well, as long as this value has the pages; its end takes the word back before that.
         unsafe { sys::cuMemHostRegister_v2(pages.start().cast(), pages.bytes(), 0) }.result()?;
         Ok(Self {
@@ -47,11 +47,20 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.context.record_err(self.context.bind_to_thread());
-        // SAFETY: they were registered by their start, and nothing copies from them or to them any more: `PinnedBytes` has waited for that.
-        let unregistered = unsafe { sys::cuMemHostUnregister(self.pages.start().cast()) };
-        self.context.record_err(unregistered.result());
+        whatever_was_noted(&self.context, || {
+            self.context.bind_to_thread()?;
+            // SAFETY: they were registered by their start, and nothing copies from them or to them any more: `PinnedBytes` has waited for that.
+            unsafe { sys::cuMemHostUnregister(self.pages.start().cast()) }.result()
+        });
     }
+}
+
+/// Does this at the end of a value, also where the context has noted an error, which it would return in place of doing anything. What it notes, the next
+/// call on it says: the first error.
+fn whatever_was_noted(context: &CudaContext, end: impl FnOnce() -> Result<(), DriverError>) {
+    let noted = context.check_err();
+    context.record_err(end());
+    context.record_err(noted);
 }
 
 impl PinnedBytes {
@@ -71,12 +80,13 @@ impl PinnedBytes {
         let Ok(pages) = Pages::create(bytes) else {
             return Self::allocate(context, bytes);
         };
+        // The context is this thread's from here on, unless something has failed.
+        let used = context.new_event(Some(CUevent_flags::CU_EVENT_BLOCKING_SYNC))?;
         match Registered::new(context, pages) {
             Ok(registered) => Ok(Self {
                 memory: Lying::Registered(registered),
-                used: context.new_event(Some(CUevent_flags::CU_EVENT_BLOCKING_SYNC))?,
+                used,
             }),
-            // Of a device that has failed this says so.
             Err(_) => Self::allocate(context, bytes),
         }
     }
@@ -115,6 +125,10 @@ impl PinnedBytes {
         match &mut self.memory {
             Lying::Allocated(memory) => memory.as_mut_slice(),
             Lying::Registered(Registered { pages, .. }) => {
+                assert!(
+                    Arc::get_mut(pages).is_some(),
+                    "pages are not written that something else holds"
+                );
                 // SAFETY: as in `read`; and this value, which alone has the pages, is borrowed alone.
                 Ok(unsafe { slice::from_raw_parts_mut(pages.start(), pages.bytes()) })
             }
@@ -165,8 +179,6 @@ impl PinnedBytes {
 
 impl Drop for PinnedBytes {
     fn drop(&mut self) {
-        let waited = self.used.synchronize();
-        // What the context notes, the next call on it says.
-        self.used.context().record_err(waited);
+        whatever_was_noted(self.used.context(), || self.used.synchronize());
     }
 }
