@@ -7,9 +7,14 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sardana_cuda::device::{Device, DeviceTensor, DlPack, DlPackError, Stream};
+use sardana_collectives::gradient::{GradientBuffer, WriteMode};
+use sardana_collectives::layout::Layout;
+use sardana_cuda::device::{Device, DeviceTensor, DlPack, DlPackError, RawMemory, Stream};
+use sardana_cuda::gradient::WriteOnDevice;
+use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_twins::{Planted, Session};
 
+use super::gradients::shards::read;
 use super::twin::driver;
 
 /// `DLTensor`, as its header has it.
@@ -195,6 +200,43 @@ fn it_is_given_back_only_behind_what_was_enqueued_with_it_on_any_stream() {
             assert_eq!(session.fault(), None);
             assert_eq!(sum.to_vec().unwrap(), [1.5; 64]);
         }
+    });
+}
+
+#[test]
+fn a_gradient_is_written_from_where_another_library_has_it() {
+    let specs = ["lent", "raw"].map(|name| TensorSpec::new(name, Dtype::F32, &[70]));
+    let layout = Layout::new(specs.into(), 0).unwrap();
+    let [lent, raw] = [0.25, -3.0].map(|scale| (0..70).map(|at| scale * at as f32).collect::<Vec<_>>());
+    each(|device, library, _| {
+        let owner = DeviceTensor::from_slice(device, Stream::Compute, &raw).unwrap();
+        // SAFETY: the owner has as many elements, valid on the compute stream, and outlives this.
+        let theirs = unsafe { RawMemory::<f32>::new(owner.view().address(), raw.len()) };
+        let tensors = [
+            DeviceTensor::from_dlpack(device, Stream::Compute, library.versioned(&lent, |_| {})).unwrap(),
+            DeviceTensor::from_raw(device, Stream::Compute, theirs),
+        ];
+        for mode in [WriteMode::Store, WriteMode::Add] {
+            let mut buffer = GradientBuffer::zeros(&layout);
+            for shard in 0..2 {
+                let mut writer = buffer.writer(&layout, if shard == 0 { WriteMode::Store } else { mode });
+                for (tensor, values) in tensors.iter().enumerate() {
+                    writer.write_device(tensor, &values.view()).unwrap();
+                }
+                writer.samples(1).unwrap();
+                writer.finish().unwrap();
+            }
+            let found = read(&buffer.complete(), &layout).unwrap();
+            buffer.clear();
+            let times = if mode == WriteMode::Add { 2.0 } else { 1.0 };
+            for (tensor, values) in [&lent, &raw].into_iter().enumerate() {
+                let expected: Vec<u8> = values.iter().flat_map(|value| (times * value).to_le_bytes()).collect();
+                assert!(found[layout.tensor_bytes(tensor).unwrap()] == expected, "{mode:?} {tensor}");
+            }
+        }
+        assert_eq!(library.count(), 0);
+        drop(tensors);
+        assert_eq!(library.count(), 1);
     });
 }
 

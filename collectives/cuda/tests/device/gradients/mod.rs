@@ -5,7 +5,7 @@ mod passing_planted;
 mod planted;
 mod ranks;
 mod rings;
-mod shards;
+pub(crate) mod shards;
 mod sums;
 
 use sardana_collectives::gradient::{GradientBuffer, GradientError, WriteMode};

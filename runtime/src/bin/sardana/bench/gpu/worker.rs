@@ -1,5 +1,5 @@
-//! Workers whose gradients lie on the GPU, as far as a step needs them: the ring that workers run, over links as fast as memory, and what each has for it. Must
-//! not know what is measured.
+//! Workers whose gradients lie on the GPU, as far as a step needs them: the ring that workers run, over links through memory as two processes of a host share it, and what
+//! each has for it. Must not know what is measured.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,7 +9,9 @@ use std::thread;
 use futures_util::future::{Either, select};
 use sardana_collectives::gradient::{GradientBuffer, GradientView, Sum};
 use sardana_collectives::layout::Layout;
-use sardana_collectives::links;
+#[cfg(target_os = "linux")]
+use sardana_collectives::links::SharedMemory;
+use sardana_collectives::links::{self, LinkReceiver, LinkSender};
 use sardana_collectives::ring::{self, RingConfig, RingError, RingInput, RingLinks};
 use sardana_cuda::device::Device;
 use sardana_cuda::gradient::SumRoom;
@@ -17,6 +19,8 @@ use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{Plan, Visit};
 use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, Step};
+#[cfg(target_os = "linux")]
+use tokio::net::UnixStream;
 use tokio::runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
@@ -50,9 +54,15 @@ pub(super) fn step<W: Send, R: Send>(
     plan: &Plan,
     step: impl Fn(&mut W, RingLinks) -> Measured<R> + Sync,
 ) -> Measured<Vec<R>> {
+    // It hears the links' sockets, as long as there are some.
+    let listening = runtime::Builder::new_multi_thread().worker_threads(1).enable_io().build();
+    let listening = listening.expect("a thread that listens can be had");
     thread::scope(|scope| {
         let step = &step;
-        let links = RingLinks::of_all(plan, plan, links::in_process);
+        let links = {
+            let _listens = listening.enter();
+            RingLinks::of_all(plan, plan, link)
+        };
         let begin = |(worker, links)| scope.spawn(move || step(worker, links));
         let threads: Vec<_> = workers.iter_mut().zip(links).map(begin).collect();
         let ends = threads
@@ -69,6 +79,28 @@ pub(super) fn step<W: Send, R: Send>(
     })
 }
 
+/// As two processes of a host have it.
+#[cfg(target_os = "linux")]
+fn link() -> (LinkSender, LinkReceiver) {
+    let shared = || {
+        let (own, memory) = SharedMemory::create()?;
+        let other = SharedMemory::open(&memory)?;
+        let (here, there) = UnixStream::pair()?;
+        Ok::<_, std::io::Error>((
+            LinkSender::shared_memory(own, here),
+            LinkReceiver::shared_memory(other, there),
+        ))
+    };
+    // Where the system gives none to share.
+    shared().unwrap_or_else(|_| links::in_process())
+}
+
+/// Within this process: other systems have no memory that processes share so.
+#[cfg(not(target_os = "linux"))]
+fn link() -> (LinkSender, LinkReceiver) {
+    links::in_process()
+}
+
 impl Worker {
     pub(super) fn new(device: &Device, layout: &Arc<Layout>, rank: u32, plan: &Plan) -> Measured<Self> {
         let (layout, part) = (Arc::clone(layout), plan.parts()[rank as usize].clone());
@@ -77,7 +109,7 @@ impl Worker {
         let world_size = plan.parts().len() as u32;
         Ok(Self {
             device: device.clone(),
-            gradient: GradientBuffer::zeros(&layout),
+            gradient: GradientBuffer::in_pages(&layout),
             into: None,
             room: SumRoom::new(device)?,
             config: RingConfig {
@@ -115,7 +147,7 @@ impl Worker {
     fn told(&mut self, gradient: GradientView) -> UnboundedReceiver<RingInput> {
         let (inputs, inbox) = unbounded_channel();
         let into = self.into.take();
-        let into = into.unwrap_or_else(|| GradientBuffer::zeros(&self.layout));
+        let into = into.unwrap_or_else(|| GradientBuffer::in_pages(&self.layout));
         let (step, shard) = (Step::ZERO, self.config.rank.get());
         let shards = ShardRange::new(shard, shard + 1);
         let all = [
