@@ -65,6 +65,7 @@ impl Worker {
             capacity: shards,
             memory: GradientMemory::unbounded(1),
             host_hash: None,
+            on_device: false,
             introduction,
         }
     }

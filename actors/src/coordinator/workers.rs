@@ -99,6 +99,7 @@ impl State {
             capacity: hello.shard_capacity,
             memory: hello.memory,
             host_hash: hello.host_hash,
+            on_device: hello.device_memory.is_some(),
             introduction: hello.introduction,
         })));
         if let Some(reason) = self.operating.agents.leaving(worker) {

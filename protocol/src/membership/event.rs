@@ -70,6 +70,8 @@ pub struct Arrival {
     pub memory: GradientMemory,
     /// Which workers it can share memory with.
     pub host_hash: Option<HostHash>,
+    /// Whether its gradients lie on a device, where a running sum is added to them.
+    pub on_device: bool,
     /// Where it stands, and in which generation.
     pub introduction: Introduction,
 }

@@ -24,6 +24,8 @@ pub(super) struct Sums {
     pub(super) gradient_bytes: u64,
     /// Where the members are. None if each is to have two neighbours, whatever the size of gradients.
     pub(super) hosts: Option<Hosts>,
+    /// Whether all members' gradients lie on devices.
+    pub(super) on_devices: bool,
     /// What becomes of the state at the end.
     pub(super) last: Last,
 }
@@ -354,6 +356,7 @@ impl Form {
             shards: 0,
             gradient_bytes: 0,
             hosts: None,
+            on_devices: false,
             last: Last::Forgotten,
         };
         let first = Schedule::new(sums, members.len(), first);

@@ -207,7 +207,10 @@ impl Membership {
     }
 
     fn sums(&self, members: impl IntoIterator<Item = WorkerId>) -> Sums {
+        let members: Vec<WorkerId> = members.into_iter().collect();
+        let is_on_device = |worker| self.members.get(worker).is_some_and(|record| record.on_device);
         Sums {
+            on_devices: members.iter().all(is_on_device),
             order: self.config.order,
             shards: self.config.shards,
             gradient_bytes: self.gradient_bytes(),

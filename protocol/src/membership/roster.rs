@@ -26,6 +26,8 @@ pub(super) struct Record {
     pub(super) memory: GradientMemory,
     /// Which workers it can share memory with.
     pub(super) host_hash: Option<HostHash>,
+    /// Whether its gradients lie on a device.
+    pub(super) on_device: bool,
     /// When its links last showed that it cannot.
     pub(super) cannot_share: Option<Duration>,
     /// How fast it is, once it has told.
@@ -108,6 +110,7 @@ impl Record {
             capacity: arrival.capacity,
             memory: arrival.memory,
             host_hash: arrival.host_hash,
+            on_device: arrival.on_device,
             cannot_share: None,
             measured: None,
             rank: None,

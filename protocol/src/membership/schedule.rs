@@ -27,6 +27,7 @@ impl Schedule {
         let none = (0, ShardRange::new(0, 0));
         let world_size = u32::try_from(members).unwrap_or(u32::MAX);
         let plan_for = |hosts| match hosts {
+            Some(_) if sums.on_devices => Plan::fastest_on_devices(sums.order, world_size, &visits, sums.gradient_bytes),
             Some(hosts) => Plan::fastest(sums.order, world_size, &visits, sums.gradient_bytes, hosts),
             None => Plan::new(sums.order, world_size, &visits),
         };

@@ -93,6 +93,14 @@ impl Plan {
         }
     }
 
+    /// The same for ranks whose gradients lie on devices, which a running sum passes: so none comes to a processor to be added there, as it would to owners, unless it is so small
+    /// that hops cost more.
+    #[must_use]
+    pub fn fastest_on_devices(order: Order, world_size: u32, visits: &[Visit], gradient_bytes: u64) -> Self {
+        // Where that says nothing of who could own chunks.
+        Self::fastest(order, world_size, visits, gradient_bytes, Hosts::Mixed)
+    }
+
     /// The direct plan of these visits with such owners, whatever the size of gradients.
     #[must_use]
     pub fn direct(world_size: u32, visits: &[Visit], owners: Owners) -> Self {

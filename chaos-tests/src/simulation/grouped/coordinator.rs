@@ -224,6 +224,7 @@ impl World {
             capacity: 1,
             memory: GradientMemory::unbounded(1),
             host_hash: None,
+            on_device: false,
             introduction,
         })));
     }

@@ -131,6 +131,7 @@ impl Besieged {
             memory,
             // They share memory in every second life.
             host_hash: self.life.is_multiple_of(2).then_some(HostHash::new([1; 16])),
+            on_device: false,
             introduction,
         })));
     }

@@ -123,6 +123,7 @@ impl World {
             capacity: self.swarm.capacity,
             memory: self.swarm.memory,
             host_hash: (self.swarm.hosts == Hosts::SharingMemory).then_some(HostHash::new([1; 16])),
+            on_device: false,
             introduction,
         })));
     }

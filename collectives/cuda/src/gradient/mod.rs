@@ -19,9 +19,8 @@
 //! pinned memory and sent from it, so that the device reads and writes them there. That memory is in [pages](sardana_collectives::pages) of which the driver was told, if it takes
 //! them: the next rank of the host reads a part where this one's device has written it, unless spilled gradients are added to it on its way.
 //!
-//! Where chunks have owners, and where tensors are of several types, each gradient comes down, k G (those from shard 0 on are one), and the finished sum goes up, G. For
-//! gradients of many chunks a coordinator takes owners only where ranks bring two gradients at most, if all bring as many: (k + 1) G is then no more than the 3 G of a
-//! running sum. Auxiliary sums and the number of samples stay on the host.
+//! Where chunks have owners, and where tensors are of several types, each gradient comes down, k G (those from shard 0 on are one), and the finished sum goes up, G. A coordinator
+//! takes none of them for large gradients where all workers compute on devices: processors would add what comes down from all. Small ones go to one owner. Auxiliary sums and the number of samples stay on the host.
 
 mod carrier;
 mod held;

@@ -154,6 +154,7 @@ fn arrival(worker: u64, introduction: Introduction) -> Arrival {
         capacity: 24,
         memory: GradientMemory::unbounded(64 << 20),
         host_hash: None,
+        on_device: false,
         introduction,
     }
 }

@@ -21,6 +21,17 @@ fn forming_on(workers: u64, gradient: u64, hosts: u64) -> (Job, Vec<Command>) {
 
 /// Which say that they share memory.
 fn forming_with(workers: u64, gradient: u64, hosts: u64, hash: impl Fn(u64) -> Option<u8>) -> (Job, Vec<Command>) {
+    forming_on_devices(workers, gradient, hosts, hash, |_| false)
+}
+
+/// And which of them compute on devices.
+fn forming_on_devices(
+    workers: u64,
+    gradient: u64,
+    hosts: u64,
+    hash: impl Fn(u64) -> Option<u8>,
+    on_device: impl Fn(u64) -> bool,
+) -> (Job, Vec<Command>) {
     let mut job = Job::new(Config {
         expected: u32::try_from(workers).unwrap(),
         ..config()
@@ -30,6 +41,7 @@ fn forming_with(workers: u64, gradient: u64, hosts: u64, hash: impl Fn(u64) -> O
             memory: GradientMemory::unbounded(gradient),
             address: SocketAddr::from(([10, 0, 0, u8::try_from(worker % hosts).unwrap()], 1)),
             host_hash: hash(worker).map(|byte| HostHash::new([byte; 16])),
+            on_device: on_device(worker),
             ..newcomer(worker, standing(0))
         })
     };
@@ -101,6 +113,21 @@ fn all_own_chunks_of_any_size_where_all_share_memory() {
         "one is another user's"
     );
     assert_eq!(large(4, |_| Some(7)), "----", "copies of one virtual machine");
+}
+
+#[test]
+fn large_gradients_that_all_lie_on_devices_are_passed_by_the_sum() {
+    let formed = |gradient, on_device: fn(u64) -> bool| {
+        let (_, told) = forming_on_devices(4, gradient, 1, |_| Some(7), on_device);
+        parts(&told)
+    };
+    assert_eq!(formed(64 << 20, |_| true), "----");
+    assert_eq!(
+        formed(64 << 20, |worker| worker != 2),
+        "OOOO",
+        "one of them computes on processors"
+    );
+    assert_eq!(formed(4 << 10, |_| true), "bbbo", "hops would cost more");
 }
 
 /// Four workers that are about to train with large gradients, and say that they share memory.

@@ -162,6 +162,22 @@ fn which_plan_is_fastest_follows_from_bytes_ranks_and_shards() {
     );
 }
 
+#[test]
+fn gradients_on_devices_are_passed_by_the_sum_or_go_in_a_star() {
+    for world in [2, 3, 4, 8] {
+        let visits: Vec<Visit> = (0..world).map(|rank| visit(rank, rank, rank + 1)).collect();
+        for (bytes, small) in [(4 << 10, world > 2), (2 << 20, false), (64 << 20, false)] {
+            let plan = Plan::fastest_on_devices(Order::Exact, world, &visits, bytes);
+            let expected = if small {
+                Plan::direct(world, &visits, Owners::Closer)
+            } else {
+                Plan::new(Order::Exact, world, &visits)
+            };
+            assert_eq!(plan, expected, "{bytes} bytes, {world} ranks");
+        }
+    }
+}
+
 /// The owner that a rank is.
 fn here(part: &mut DirectPart) -> &mut Adding {
     let mut owners = part.owners.iter_mut().filter_map(|owner| match owner {
