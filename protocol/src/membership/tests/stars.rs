@@ -24,7 +24,7 @@ fn forming_with(workers: u64, gradient: u64, hosts: u64, hash: impl Fn(u64) -> O
     forming_on_devices(workers, gradient, hosts, hash, |_| false)
 }
 
-/// And which of them compute on devices.
+/// Such workers, some of which compute on devices.
 fn forming_on_devices(
     workers: u64,
     gradient: u64,
