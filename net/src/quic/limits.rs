@@ -171,8 +171,16 @@ pub const TIGHT_LOOPBACK_BYTES: u16 = 15_000;
 /// the path carries less, as most do, the search costs some twenty small losses, once, that slow nothing down.
 pub const NETWORK_BYTES: u16 = 6_540;
 
+/// So long a connection between hosts sends QUIC's smallest datagrams after losses that looked as if the path carried no more. They look so by chance where
+/// much is lost for want of room, and then datagrams of a sixth would serve for as long. (quinn has a minute.) A search costs what it cost at first.
+pub const SEARCH_AGAIN_AFTER: Duration = Duration::from_secs(5);
+
 /// Bytes that a connection on loopback may have on their way before anything is acknowledged.
 pub const LOOPBACK_WINDOW_BYTES: usize = 1 << 20;
+
+/// So long a connection on loopback sends small datagrams after bursts of large ones were dropped. Long beside a burst; and a peer whose buffer
+/// is always too small for such bursts loses one in this time.
+pub const REGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// No connection is held to fewer bytes on their way than this many datagrams, however small the kernel's buffer: less than two
 /// would wait for delayed acknowledgements each time.

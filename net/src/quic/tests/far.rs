@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 
 use tokio::time::Instant;
 
-use super::line::{ROUND_TRIP, line, read, stream};
+use super::line::{ROUND_TRIP, line, loopback, read, stream};
 use super::*;
 use crate::quic::Reach;
-use crate::quic::limits::NETWORK_BYTES;
+use crate::quic::limits::{LOOPBACK_V4_BYTES, NETWORK_BYTES, REGAIN_AFTER, SEARCH_AGAIN_AFTER, TIGHT_LOOPBACK_BYTES};
 
 /// The most that one stream carries within a round trip, looked for during `patience`.
 async fn most_within_a_round_trip(reach: Reach, patience: Duration) -> usize {
@@ -58,4 +58,42 @@ async fn datagrams_become_as_large_as_the_path_carries_and_smaller_again() {
         assert!(found.black_holes_detected > 0, "{found:?}");
         assert!(bytes > 1 << 20, "{bytes} bytes");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn datagrams_have_their_size_again_soon_after_losses_that_were_not_of_their_size() {
+    const PATIENCE: Duration = Duration::from_secs(6);
+    let line = line(1_472, None);
+    let (sending, mut receiving, _endpoints) = stream(&line, Reach::default(), ROUND_TRIP / 10).await;
+    read(&mut receiving, PATIENCE).await;
+    let path = || sending.stats().path;
+    assert!(path().current_mtu >= 1_452);
+    line.carries.store(1_200, Ordering::Relaxed);
+    while path().black_holes_detected == 0 {
+        read(&mut receiving, ROUND_TRIP).await;
+    }
+    assert_eq!(path().current_mtu, 1_200);
+    line.carries.store(1_472, Ordering::Relaxed);
+    read(&mut receiving, SEARCH_AGAIN_AFTER + PATIENCE).await;
+    assert!(path().current_mtu >= 1_452, "{:?}", path());
+}
+
+#[tokio::test(start_paused = true)]
+async fn datagrams_of_loopback_are_the_largest_again_once_those_are_no_longer_dropped() {
+    const PATIENCE: Duration = Duration::from_secs(6);
+    let line = loopback(LOOPBACK_V4_BYTES.into());
+    let (sending, mut receiving, _endpoints) = stream(&line, Reach::default(), ROUND_TRIP / 10).await;
+    read(&mut receiving, ROUND_TRIP).await;
+    let mtu = || sending.stats().path.current_mtu;
+    assert_eq!(mtu(), LOOPBACK_V4_BYTES);
+    // As by a peer that has little room for what comes.
+    line.carries.store(TIGHT_LOOPBACK_BYTES.into(), Ordering::Relaxed);
+    read(&mut receiving, PATIENCE).await;
+    assert_eq!(mtu(), TIGHT_LOOPBACK_BYTES);
+    let bytes = read(&mut receiving, PATIENCE).await;
+    assert_eq!(mtu(), TIGHT_LOOPBACK_BYTES, "what is tried in vain keeps nothing up");
+    assert!(bytes > 1 << 20, "{bytes} bytes");
+    line.carries.store(LOOPBACK_V4_BYTES.into(), Ordering::Relaxed);
+    read(&mut receiving, REGAIN_AFTER + 6 * ROUND_TRIP).await;
+    assert_eq!(mtu(), LOOPBACK_V4_BYTES);
 }

@@ -26,6 +26,8 @@ pub(super) const ROUND_TRIP: Duration = Duration::from_millis(100);
 /// A datagram takes half a round trip; longer ones than it carries are lost.
 #[derive(Debug)]
 pub(super) struct Line {
+    /// What its ends' addresses begin with.
+    network: [u8; 3],
     pub(super) carries: AtomicUsize,
     narrow: Option<Narrow>,
     pub(super) dropped: AtomicUsize,
@@ -58,7 +60,17 @@ struct Letter {
 
 /// A line that is as fast as its ends, unless it is narrow.
 pub(super) fn line(carries: usize, narrow: Option<Narrow>) -> Arc<Line> {
+    line_on([192, 0, 2], carries, narrow)
+}
+
+/// The same, whose ends count as one host.
+pub(super) fn loopback(carries: usize) -> Arc<Line> {
+    line_on([127, 0, 0], carries, None)
+}
+
+fn line_on(network: [u8; 3], carries: usize, narrow: Option<Narrow>) -> Arc<Line> {
     Arc::new(Line {
+        network,
         carries: AtomicUsize::new(carries),
         narrow,
         dropped: AtomicUsize::new(0),
@@ -214,7 +226,8 @@ pub(super) async fn connected(line: &Arc<Line>, reach: Reach) -> (Connection, Co
     let authority = authority(JOB);
     let [one, two] = [1, 2].map(|id| authority.issue(Role::Worker, id).unwrap());
     let bind = |credentials: &Credentials, last| {
-        let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)), 7_000);
+        let [a, b, c] = line.network;
+        let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(a, b, c, last)), 7_000);
         let host = Environment::Simulated(Arc::new(Host(Arc::clone(line))));
         (bind_peer_on(&host, credentials, address, reach).unwrap(), address)
     };
