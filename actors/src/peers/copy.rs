@@ -11,7 +11,8 @@ use sardana_protocol::words::{Step, WorkerId};
 use tokio::task::JoinSet;
 
 use super::Peers;
-use super::fetch::{FetchError, FollowedSum, check_hash, ending};
+use super::fetch::{FetchError, FollowedSum};
+use super::incoming::IncomingShare;
 use crate::watched::Watched;
 
 /// Why a snapshot could not be copied, or a sum not be had. The coordinator is told, and the joiner begins anew.
@@ -102,40 +103,26 @@ impl Peers {
         holders: &Holders,
         share: Share,
         expected: StateHash,
-        mut part: BytesMut,
+        part: BytesMut,
     ) -> Result<BytesMut, CopyError> {
         let step = holders.read(|snapshot| snapshot.id.step);
+        let mut incoming = IncomingShare::new(&self, share, part);
         let mut tried = Tried::default();
         for place in holders_of(share.index, share.of) {
             let Some(holder) = at(holders, place) else {
                 tried.gone(place);
                 continue;
             };
-            let received = tokio::select! {
+            tokio::select! {
                 biased;
-                received = self.fetch_share(holder, step, share, &mut part) => received,
-                () = gone(holders, place, holder.worker) => {
-                    tried.gone(place);
-                    continue;
-                }
-            };
-            let checked = match received {
-                Ok(_) => {
-                    let Some((found, hashed)) = self.hashed(share, part).await else {
-                        tried.failed(&ending(holder.worker));
-                        return Err(CopyError::Share { share, step, tried });
-                    };
-                    part = hashed;
-                    check_hash(holder.worker, expected, found)
-                }
-                Err(error) => Err(error),
-            };
-            match checked {
-                Ok(()) => return Ok(part),
-                Err(error) => {
-                    tracing::info!(%share, %step, %error, "a holder did not give a share");
-                    tried.failed(&error);
-                }
+                fetched = self.fetch_share(holder, step, Some(expected), &mut incoming) => match fetched {
+                    Ok(()) => return Ok(incoming.into_bytes()),
+                    Err(error) => {
+                        tracing::info!(%share, %step, %error, "a holder did not give a share");
+                        tried.failed(&error);
+                    }
+                },
+                () = gone(holders, place, holder.worker) => tried.gone(place),
             }
         }
         Err(CopyError::Share { share, step, tried })

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use super::Peers;
+use super::incoming::IncomingShare;
 use super::limits::STREAM_HELLO_BYTES;
 use super::load::{InMemory, Load, Ticket};
 use crate::fault::{self, Point};
@@ -236,18 +237,9 @@ impl Peers {
     /// # Errors
     /// See [`FetchError`].
     pub async fn fetch_state(self: &Arc<Self>, donor: MemberAddress, step: Step) -> Result<Bytes, FetchError> {
-        let mut data = self.state_room();
-        let hash = self.fetch_share(donor, step, Share::WHOLE, &mut data).await?;
-        let (found, data) = self.hashed(Share::WHOLE, data).await.ok_or_else(|| ending(donor.worker))?;
-        check_hash(donor.worker, hash, found)?;
-        Ok(self.state_in(data))
-    }
-
-    /// A share with its hash. None if this process ends.
-    pub(super) async fn hashed<B: AsRef<[u8]> + Send + 'static>(&self, share: Share, bytes: B) -> Option<(StateHash, B)> {
-        let (pieces, keeper) = (Arc::clone(&self.pieces), Arc::clone(&self.keeper));
-        let hash = move || (keeper.hash(&pieces, share, bytes.as_ref()), bytes);
-        self.environment.blocking(hash).await
+        let mut state = IncomingShare::new(self, Share::WHOLE, self.state_room());
+        self.fetch_share(donor, step, None, &mut state).await?;
+        Ok(self.state_in(state.into_bytes()))
     }
 
     /// Receives as many bytes as `into` has.
@@ -255,18 +247,19 @@ impl Peers {
         load.receive(donor, into, |bytes| self.keeper.moved(bytes)).await
     }
 
-    /// Receives a share of the snapshot at `step` into `into`, which is as long as it. Returns the hash that the donor says it has;
-    /// to compare it is the caller's.
+    /// Receives a share of the snapshot at `step`, and compares its hash with the one that is expected, or else with the one that the donor says it has.
     pub(super) async fn fetch_share(
         self: &Arc<Self>,
         member: MemberAddress,
         step: Step,
-        share: Share,
-        into: &mut [u8],
-    ) -> Result<StateHash, FetchError> {
-        let (hash, mut load) = self.open_share(member, Request::Share { step, share }, into.len()).await?;
-        self.receive(member.worker, &mut load, into).await?;
-        Ok(hash)
+        expected: Option<StateHash>,
+        incoming: &mut IncomingShare,
+    ) -> Result<(), FetchError> {
+        let (donor, share) = (member.worker, incoming.share());
+        let request = Request::Share { step, share };
+        let (told, mut load) = self.open_share(member, request, incoming.length()).await?;
+        let found = incoming.receive(donor, &mut load).await?;
+        check_hash(donor, expected.unwrap_or(told), found)
     }
 
     /// Asks for a share of `expected` bytes, which follow. With the hash that the donor says it has.
@@ -379,7 +372,7 @@ fn check_length(donor: WorkerId, expected: usize, found: u64) -> Result<(), Fetc
     }
 }
 
-pub(super) fn check_hash(donor: WorkerId, expected: StateHash, found: StateHash) -> Result<(), FetchError> {
+fn check_hash(donor: WorkerId, expected: StateHash, found: StateHash) -> Result<(), FetchError> {
     if expected == found {
         Ok(())
     } else {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sardana_collectives::limits::CHUNK_BYTES;
 use sardana_net::quic::limits::{CONNECT_DEADLINE, PEER_UNI_STREAMS};
 use sardana_protocol::limits::{GREETING_DEADLINE, LINK_DEADLINE, LINK_GRACE};
 
@@ -40,6 +41,9 @@ pub const NEAR_REST: Duration = Duration::from_millis(100);
 /// What follows an answer goes through memory only if it is as much as this: for less, making the link takes longer than sending.
 pub const NEAR_LEAST_BYTES: usize = 1 << 20;
 
+/// So many bytes of a share are hashed while the next ones come; of a few shares at once they find room in a processor's last cache.
+pub const BATCH_BYTES: usize = 4 << 20;
+
 /// Most links of one worker, of generations not yet known, that are kept until their `Form` comes: as many as it may have on one connection.
 /// Further ones are refused, and their sender tries again with the next generation. What they have sent unread is within its connections'
 /// windows; those through memory are bounded by [`NEAR_PARKED`].
@@ -55,6 +59,8 @@ pub const MAX_GENERATIONS_AHEAD: u64 = 1 << 32;
 /// Priority of a transfer's stream; a ring's is 0, and goes first wherever both leave over one connection.
 pub const TRANSFER_PRIORITY: i32 = -1;
 
+// A load through memory comes in chunks, of which none is received in parts.
+const _: () = assert!(BATCH_BYTES.is_multiple_of(CHUNK_BYTES));
 const _: () = assert!(PARKED_FOR.as_millis() >= 2 * LINK_DEADLINE.as_millis());
 const _: () = assert!(FAILURES_TOGETHER.as_millis() < LINK_GRACE.as_millis());
 const _: () = assert!(DOUBT_AFTER.as_millis() < LINK_DEADLINE.as_millis());

@@ -8,6 +8,7 @@ mod copy;
 mod fetch;
 #[cfg(feature = "fuzzing")]
 mod fuzz;
+mod incoming;
 mod keeper;
 mod lend;
 pub mod limits;

@@ -198,8 +198,12 @@ impl Peers {
             return None;
         }
         let bytes = self.keeper.state_at(step).await?;
-        let (hash, bytes) = self.hashed(share, bytes).await?;
-        Some(OutgoingShare { bytes, hash })
+        let (pieces, keeper) = (Arc::clone(&self.pieces), Arc::clone(&self.keeper));
+        let hash = move || {
+            let hash = keeper.hash(&pieces, share, &bytes);
+            OutgoingShare { bytes, hash }
+        };
+        self.environment.blocking(hash).await
     }
 
     async fn sum(&self, step: Step, when: When) -> Option<Box<dyn OutgoingSum>> {

@@ -1,15 +1,19 @@
 //! What members that are behind fetch from a donor that trains alone.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use sardana_protocol::member::Member;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::StatePieces;
 use sardana_protocol::words::{Step, WorkerId};
+use tokio::task::yield_now;
 
 use super::following::{alone, train};
-use super::{FetchError, PeerGroup, Ring, pieces, soon, until, workers_with};
+use super::{BATCH_BYTES, FetchError, PeerGroup, Ring, large, pieces, soon, until, workers_with};
+use crate::peers::incoming::IncomingShare;
 use crate::worker::{StepDriver, Task};
 
 /// Trains `driver` alone for one step, and then gives this state when asked.
@@ -95,4 +99,40 @@ async fn sums_and_states_are_fetched_or_it_is_said_why_not() {
     workers[0].close("it ends").await;
     let error = soon(workers[1].fetch_sum(donor, Step::ZERO, bytes)).await.unwrap_err();
     assert!(matches!(error, FetchError::Connect { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_transfer_that_is_given_up_halfway_begins_again_in_the_same_memory() {
+    let (pieces, state) = large();
+    let (workers, ring) = workers_with(2, |_| Arc::clone(&pieces));
+    workers[0].name(PeerGroup::Present, [WorkerId::new(1)]);
+    let (donor, driver) = (ring.members[0], &workers[0].driver);
+    let training = donate(driver, &ring, state.clone());
+    until(|| driver.read(Member::step) == Step::new(1)).await;
+
+    let memory = workers[1].state_room();
+    let place = memory.as_ptr();
+    let mut incoming = IncomingShare::new(&workers[1].peers, Share::WHOLE, memory);
+    {
+        let mut fetching = pin!(workers[1].fetch_share(donor, Step::new(1), None, &mut incoming));
+        // Some of it is hashed, or is being hashed.
+        let halfway = async {
+            while workers[1].moved_so_far() <= BATCH_BYTES as u64 {
+                let came = fetching.as_mut().now_or_never();
+                assert!(
+                    came.is_none(),
+                    "the donor, which is on this thread as well, cannot have sent all"
+                );
+                yield_now().await;
+            }
+        };
+        soon(halfway).await;
+    }
+    let fetched = workers[1].fetch_share(donor, Step::new(1), None, &mut incoming);
+    soon(fetched).await.unwrap();
+    let came = incoming.into_bytes();
+    assert_eq!(came.as_ptr(), place);
+    assert!(came == state);
+    driver.end();
+    training.join().unwrap();
 }

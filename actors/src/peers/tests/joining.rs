@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use sardana_protocol::limits::NAMING_DEADLINE;
 use sardana_protocol::member::Command;
 use sardana_protocol::messages::{MemberAddress, Snapshot};
 use sardana_protocol::snapshot::{Share, SnapshotId, shares_of};
-use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Step, WorkerId};
 
 use super::{CopyError, FetchError, PeerGroup, Worker, generation, pieces, soon, until, workers};
 use crate::peers::copy::Holders;
+use crate::peers::incoming::IncomingShare;
 use crate::watched::Watched;
 use crate::worker::HeldShare;
 
@@ -195,16 +195,17 @@ async fn a_worker_that_is_not_named_is_refused_and_one_that_is_named_late_is_ser
     let ask = || {
         let joiner = Arc::clone(&workers[3].peers);
         tokio::spawn(async move {
-            let mut into = vec![0; pieces().bytes_of(share).len()];
-            let answer = joiner.fetch_share(holder, Step::new(5), share, &mut into).await;
-            answer.map(|hash: StateHash| (hash, into))
+            let memory = BytesMut::zeroed(pieces().bytes_of(share).len());
+            let mut incoming = IncomingShare::new(&joiner, share, memory);
+            let fetched = joiner.fetch_share(holder, Step::new(5), None, &mut incoming).await;
+            fetched.map(|()| incoming.into_bytes())
         })
     };
     let waiting = ask();
     until(|| workers[0].access.asked() == 1).await;
     workers[0].name(PeerGroup::Prepared, [JOINER]);
-    let (_, into) = soon(waiting).await.unwrap().unwrap();
-    assert_eq!(into, bytes_of(share));
+    let came = soon(waiting).await.unwrap().unwrap();
+    assert_eq!(came, bytes_of(share));
 
     until(|| workers[0].access.asked() == 0).await;
     workers[0].name(PeerGroup::Prepared, []);

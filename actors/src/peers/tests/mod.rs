@@ -24,7 +24,7 @@ use sardana_protocol::state::StatePieces;
 use sardana_protocol::words::{Incarnation, JobId, Rank, ShardRange, Step};
 use tokio::time::timeout;
 
-use super::limits::STREAM_HELLO_BYTES;
+use super::limits::{BATCH_BYTES, STREAM_HELLO_BYTES};
 use super::links::LinkHello;
 use super::table::{LinkKey, Slot as Which};
 use super::*;
@@ -41,6 +41,13 @@ fn driver() -> Arc<StepDriver> {
 /// A state of 19 bytes in five pieces.
 fn pieces() -> Arc<StatePieces> {
     Arc::new(StatePieces::new([4, 4, 4, 4, 3]))
+}
+
+/// A state that comes in three batches, and how it is cut.
+fn large() -> (Arc<StatePieces>, Bytes) {
+    let pieces = StatePieces::new([BATCH_BYTES + 5, BATCH_BYTES, 77_777]);
+    let state: Vec<u8> = (0..pieces.bytes()).map(|at| (at * 31 % 251) as u8).collect();
+    (Arc::new(pieces), state.into())
 }
 
 /// One worker: its connections, and the step driver that keeps what the others fetch.

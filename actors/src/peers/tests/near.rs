@@ -3,7 +3,6 @@
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener as StdListener, UnixStream as StdStream};
 
-use bytes::Bytes;
 use sardana_collectives::limits::CHUNK_BYTES;
 use sardana_collectives::links::SharedMemory;
 use sardana_collectives::links::descriptors::send_with_memory;
@@ -134,13 +133,6 @@ async fn a_process_without_a_secret_of_the_connection_gets_no_link_in() {
     soon(stranger.read_to_end(&mut answer)).await.unwrap();
     assert_eq!(answer, [0; 0], "nothing is proved to it");
     assert_eq!(workers[1].table.parked(), 0);
-}
-
-/// Three pieces, and a state that is cut into them.
-fn large() -> (Arc<StatePieces>, Bytes) {
-    let pieces = StatePieces::new([1 << 20, 1 << 20, 77_777]);
-    let state: Vec<u8> = (0..pieces.bytes()).map(|at| (at * 31 % 251) as u8).collect();
-    (Arc::new(pieces), state.into())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
