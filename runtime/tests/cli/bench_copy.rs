@@ -47,6 +47,14 @@ fn a_join_kills_and_a_restore_are_measured_and_nothing_stays_on_the_disk() {
             assert_eq!(times.len(), kills, "{found}");
             assert!(times.iter().all(|time| time.as_f64().unwrap() > 0.0), "{found}");
         }
+        // No part is left out. (They may overlap: one is over where a worker is, the next begins where this is heard of.)
+        let ways = found["kills"]["ways"].as_array().unwrap();
+        for (kill, way) in ways.iter().enumerate() {
+            let of = |times: &str| found["kills"][times][kill].as_f64().unwrap();
+            let sum = of("to_process_start_seconds") + way["start_to_taking_part_seconds"].as_f64().unwrap();
+            assert!(sum > of("to_taking_part_seconds") - 1e-6, "{found}");
+        }
+        assert_eq!(ways.len(), kills);
         for part in ["save", "restore"] {
             let bytes = number(&format!("/{part}/seconds")) * number(&format!("/{part}/bytes_per_second"));
             assert!((bytes / f64::from(3 << 20) - 1.0).abs() < 1e-9, "{found}");

@@ -16,6 +16,7 @@ use sardana_protocol::words::Step;
 
 use super::difference::Difference;
 use super::hash::{hash_of, saved_hash, shared_hash, shown_hash, state_hash, state_specs, told_tensors};
+use super::same::is_shown;
 use super::saved::{restore_as, save_as};
 use super::state::{StateError, Take, visit_checked, wanted_checked};
 use super::threads::are_equal;
@@ -179,13 +180,7 @@ impl Start {
 
     /// Whether this, with the same tensors, is what is shown.
     fn is_shown_by(&self, show: &dyn Fn(Take<'_>) -> Result<(), StateError>) -> Result<bool, StateError> {
-        let (mut rest, mut specs, mut same) = (&self.saved[..], self.specs.iter(), true);
-        show(&mut |spec, bytes| {
-            let (expected, after) = rest.split_at(bytes.len().min(rest.len()));
-            same = same && specs.next() == Some(spec) && are_equal(expected, bytes);
-            rest = after;
-        })?;
-        Ok(same && specs.next().is_none())
+        is_shown(show, &self.specs, &self.saved, |_| ())
     }
 
     /// Whether this, with the same tensors, is what is shared: one half of them and the other, as holders of shares see it.

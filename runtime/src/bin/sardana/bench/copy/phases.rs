@@ -22,30 +22,33 @@ const BETWEEN: u64 = 25;
 /// Nanoseconds of a moment after a switch in which its cost shows.
 const AFTERMATH: u64 = 1_000_000_000;
 
-/// Seconds, of one join.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Join {
-    /// Steps before it: median, 99th percentile, longest.
-    pub(super) before: [f64; 3],
-    /// The median of steps with one more worker.
-    pub(super) after: f64,
+/// Seconds that each part of a worker's way into the job takes, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Way {
     /// From the start of the process to its hello.
     pub(super) hello: f64,
     /// From the hello to a snapshot that is copied and hashed.
     pub(super) snapshot: f64,
     /// From the snapshot to the state, copied and compared.
     pub(super) copied: f64,
-    /// From there until the model has loaded it, and it is hashed once more, and no step is missing.
+    /// From there until the model has loaded it, and it is compared once more, and no step is missing.
     pub(super) caught_up: f64,
     /// From there until it computes gradients.
     pub(super) takes_part: f64,
-    /// The others' longest step while the process starts, while it copies and catches up, and from then on.
-    pub(super) longest: [f64; 3],
-    /// What was out of the ordinary.
-    pub(super) remarks: Vec<String>,
 }
 
-impl Join {
+impl Way {
+    /// What each part is called, and how long it takes.
+    pub(super) fn parts(&self) -> [(&'static str, f64); 5] {
+        [
+            ("process start to hello", self.hello),
+            ("hello to snapshot", self.snapshot),
+            (COPIED, self.copied),
+            ("copied to loaded and caught up", self.caught_up),
+            ("caught up to taking part", self.takes_part),
+        ]
+    }
+
     /// From the hello until all of the state is there.
     pub(super) fn to_copied(&self) -> f64 {
         self.snapshot + self.copied
@@ -53,8 +56,25 @@ impl Join {
 
     /// From the start of the process until it computes gradients.
     pub(super) fn whole(&self) -> f64 {
-        self.hello + self.to_copied() + self.caught_up + self.takes_part
+        self.parts().into_iter().map(|(_, seconds)| seconds).sum()
     }
+}
+
+/// The part in which the state moves.
+pub(super) const COPIED: &str = "snapshot to copied and compared";
+
+/// Seconds, of one join.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Join {
+    /// Steps before it: median, 99th percentile, longest.
+    pub(super) before: [f64; 3],
+    /// The median of steps with one more worker.
+    pub(super) after: f64,
+    pub(super) way: Way,
+    /// The others' longest step while the process starts, while it copies and catches up, and from then on.
+    pub(super) longest: [f64; 3],
+    /// What was out of the ordinary.
+    pub(super) remarks: Vec<String>,
 }
 
 /// When what happened, in nanoseconds since 1970; 0 if it has not.
@@ -109,29 +129,39 @@ impl Moments {
         }
     }
 
+    /// The way of the worker that was started.
+    fn way(&self, folder: &Path) -> Result<Way, Failure> {
+        let load = Diary::read(folder, self.newcomer()?)
+            .map_err(Failure::failed)?
+            .last_load(self.joined);
+        let (there, _) = load.ok_or_else(|| Failure::Failed("the newcomer loaded no state".to_owned()))?;
+        Ok(Way {
+            hello: between(self.started, self.joined),
+            snapshot: between(self.joined, self.snapshot),
+            copied: between(self.snapshot, there),
+            caught_up: between(there, self.caught_up),
+            takes_part: between(self.caught_up, self.switched),
+        })
+    }
+
+    fn newcomer(&self) -> Result<u32, Failure> {
+        let started = self.newcomer.map(|(_, pid)| pid);
+        started.ok_or_else(|| Failure::Failed("no worker was started".to_owned()))
+    }
+
     fn join(self, folder: &Path, pids: &[u32]) -> Result<Join, Failure> {
-        let (_, newcomer) = self
-            .newcomer
-            .ok_or_else(|| Failure::Failed("no worker was started".to_owned()))?;
+        let newcomer = self.newcomer()?;
         let others = pids.iter().filter(|&&pid| pid != newcomer);
         let others: Vec<Diary> = others
             .map(|&pid| Diary::read(folder, pid).map_err(Failure::failed))
             .collect::<Result<_, _>>()?;
         let steps = |from, to| -> Vec<f64> { others.iter().flat_map(|diary| diary.steps(from, to)).collect() };
         let longest = |from, to| steps(from, to).into_iter().fold(f64::NAN, f64::max);
-        let load = Diary::read(folder, newcomer).map_err(Failure::failed)?.last_load(self.joined);
-        let (there, _) = load.ok_or_else(|| Failure::Failed("the newcomer loaded no state".to_owned()))?;
         let mut before = steps(self.steady, self.asked);
-        // What is over before this process has seen it begin took next to nothing.
-        let between = |from: u64, to: u64| to.saturating_sub(from).max(1) as f64 / 1e9;
         Ok(Join {
             before: [0.5, 0.99, 1.0].map(|share| quantile(&mut before, share)),
             after: quantile(&mut steps(self.switched, u64::MAX), 0.5),
-            hello: between(self.started, self.joined),
-            snapshot: between(self.joined, self.snapshot),
-            copied: between(self.snapshot, there),
-            caught_up: between(there, self.caught_up),
-            takes_part: between(self.caught_up, self.switched),
+            way: self.way(folder)?,
             longest: [
                 longest(self.asked, self.joined),
                 longest(self.joined, self.caught_up),
@@ -140,6 +170,11 @@ impl Moments {
             remarks: self.remarks,
         })
     }
+}
+
+/// Seconds. What is over before this process has seen it begin took next to nothing.
+fn between(from: u64, to: u64) -> f64 {
+    to.saturating_sub(from).max(1) as f64 / 1e9
 }
 
 /// One more worker than `workers` joins the job.
@@ -160,36 +195,40 @@ pub(super) async fn join(course: &mut Course, workers: u32, folder: &Path) -> Re
     moments.join(folder, &course.pids)
 }
 
-/// Seconds from SIGKILL to the others' next update, and until another worker computes its shards, of several kills.
+/// Seconds of several kills.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Kills {
+    /// From SIGKILL to the others' next update.
     pub(super) resumed: Vec<f64>,
+    /// From SIGKILL until another worker computes the shards of the one that was killed.
     pub(super) replaced: Vec<f64>,
+    /// From SIGKILL to the start of that worker's process.
+    pub(super) started: Vec<f64>,
+    /// That worker's way from there on.
+    pub(super) ways: Vec<Way>,
 }
 
 /// Kills members in turn, each once all of the `workers` take part.
-pub(super) async fn kill(course: &mut Course, kills: usize, workers: u32) -> Result<Kills, Failure> {
+pub(super) async fn kill(course: &mut Course, kills: usize, workers: u32, folder: &Path) -> Result<Kills, Failure> {
     let mut measured = Kills::default();
     for kill in 0..kills {
         course.steps(BETWEEN, |_| {}).await?;
         let victim = course.members.get(kill % workers as usize).copied();
         let victim = victim.ok_or_else(|| Failure::Failed("a worker ended by itself".to_owned()))?;
-        let killed = now();
+        let (killed, mut moments) = (now(), Moments::default());
         course.kill(victim)?;
-        let since = || now().saturating_sub(killed) as f64 / 1e9;
-        let (mut resumed, mut replaced) = (None, None);
-        while resumed.is_none() || replaced.is_none() {
-            let Event::Job(event) = course.next().await? else { continue };
-            if let JobEvent::Generation(GenerationEvent::Resumed { .. }) = event {
-                resumed.get_or_insert_with(since);
+        let mut resumed = None;
+        while resumed.is_none() || moments.switched == 0 {
+            let event = course.next().await?;
+            if let Event::Job(JobEvent::Generation(GenerationEvent::Resumed { .. })) = event {
+                resumed.get_or_insert_with(|| between(killed, now()));
             }
-            let are_all = |members: &[WorkerId]| members.len() >= workers as usize && !members.contains(&victim);
-            if members_of(&event).is_some_and(are_all) {
-                replaced.get_or_insert_with(since);
-            }
+            moments.see(&event);
         }
         measured.resumed.extend(resumed);
-        measured.replaced.extend(replaced);
+        measured.replaced.push(between(killed, moments.switched));
+        measured.started.push(between(killed, moments.started));
+        measured.ways.push(moments.way(folder)?);
     }
     Ok(measured)
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::json;
 
 use super::limits::Limits;
-use super::phases::{Join, Kills, Save};
+use super::phases::{COPIED, Join, Kills, Save, Way};
 use crate::bench::sizes;
 use crate::bench::times::{quantile, words};
 
@@ -59,21 +59,7 @@ impl Report {
             mib(limits.file),
         );
         self.join_text(&mut text);
-        if !self.kills.resumed.is_empty() {
-            for (what, times) in [
-                ("the others' next update", &self.kills.resumed),
-                ("another takes part in its place", &self.kills.replaced),
-            ] {
-                let [median, longest] = [0.5, 1.0].map(|share| quantile(&mut times.clone(), share));
-                let _ = writeln!(
-                    text,
-                    "kill      SIGKILL to {what:<33} median {:>10}, longest {:>10} of {}",
-                    words(median),
-                    words(longest),
-                    times.len(),
-                );
-            }
-        }
+        self.kills_text(&mut text);
         let _ = writeln!(
             text,
             "save      stop to disk {}, {}",
@@ -93,27 +79,45 @@ impl Report {
         text
     }
 
+    fn kills_text(&self, text: &mut String) {
+        let Kills {
+            resumed,
+            replaced,
+            started,
+            ways,
+        } = &self.kills;
+        if resumed.is_empty() {
+            return;
+        }
+        let mut line = |what: &str, times: &[f64]| {
+            let [median, longest] = [0.5, 1.0].map(|share| quantile(&mut times.to_vec(), share));
+            let (median, longest) = (words(median), words(longest));
+            let _ = writeln!(
+                text,
+                "kill      {what:<44} median {median:>10}, longest {longest:>10} of {}",
+                times.len()
+            );
+        };
+        line("SIGKILL to the others' next update", resumed);
+        line("SIGKILL to another takes part in its place", replaced);
+        line("  SIGKILL to process start", started);
+        let Some(first) = ways.first() else { return };
+        for (part, (what, _)) in first.parts().into_iter().enumerate() {
+            let times: Vec<f64> = ways.iter().map(|way| way.parts()[part].1).collect();
+            line(&format!("  {what}"), &times);
+        }
+    }
+
     fn join_text(&self, text: &mut String) {
         let join = &self.join;
-        let rate = self.rate(join.copied);
-        for (what, seconds, more) in [
-            ("process start to hello", join.hello, String::new()),
-            ("hello to snapshot", join.snapshot, String::new()),
-            (
-                "snapshot to copied and compared",
-                join.copied,
-                format!(
-                    ", {}: {:.2} of the copy, {:.2} of TCP",
-                    mib(rate),
-                    rate / self.limits.memory,
-                    rate / self.limits.tcp
-                ),
-            ),
-            ("copied to loaded and caught up", join.caught_up, String::new()),
-            ("caught up to taking part", join.takes_part, String::new()),
-            ("all of it", join.whole(), String::new()),
-        ] {
-            let _ = writeln!(text, "join      {what:<34} {:>10}{more}", words(seconds));
+        let rate = self.rate(join.way.copied);
+        for (what, seconds) in join.way.parts().into_iter().chain([("all of it", join.way.whole())]) {
+            let _ = write!(text, "join      {what:<34} {:>10}", words(seconds));
+            if what == COPIED {
+                let (of_memory, of_tcp) = (rate / self.limits.memory, rate / self.limits.tcp);
+                let _ = write!(text, ", {}: {of_memory:.2} of the copy, {of_tcp:.2} of TCP", mib(rate));
+            }
+            text.push('\n');
         }
         let whens = [
             "while its process starts",
@@ -137,6 +141,10 @@ impl Report {
     pub(super) fn json(&self) -> serde_json::Value {
         let Self { join, kills, .. } = self;
         let [starting, copying, taking_part] = join.longest;
+        let mut joined = way_json(&join.way);
+        joined["copied_bytes_per_second"] = json!(self.rate(join.way.copied));
+        joined["longest_step_seconds"] = json!({ "starting": starting, "copying": copying, "taking_part": taking_part });
+        joined["remarks"] = json!(join.remarks);
         json!({
             "state_bytes": self.state,
             "ranks": self.ranks,
@@ -144,28 +152,42 @@ impl Report {
             "step_seconds": {
                 "median": join.before[0], "p99": join.before[1], "max": join.before[2], "median_after": join.after,
             },
-            "join": {
-                "start_to_hello_seconds": join.hello,
-                "hello_to_snapshot_seconds": join.snapshot,
-                "snapshot_to_copied_seconds": join.copied,
-                "hello_to_copied_seconds": join.to_copied(),
-                "copied_to_caught_up_seconds": join.caught_up,
-                "caught_up_to_taking_part_seconds": join.takes_part,
-                "start_to_taking_part_seconds": join.whole(),
-                "copied_bytes_per_second": self.rate(join.copied),
-                "longest_step_seconds": { "starting": starting, "copying": copying, "taking_part": taking_part },
-                "remarks": join.remarks,
+            "join": joined,
+            "kills": {
+                "to_next_update_seconds": kills.resumed,
+                "to_taking_part_seconds": kills.replaced,
+                "to_process_start_seconds": kills.started,
+                "ways": kills.ways.iter().map(way_json).collect::<Vec<_>>(),
             },
-            "kills": { "to_next_update_seconds": kills.resumed, "to_taking_part_seconds": kills.replaced },
             "save": { "seconds": self.save.seconds, "remarks": self.save.remarks, "bytes_per_second": self.rate(self.save.seconds) },
             "restore": { "seconds": self.restore, "bytes_per_second": self.rate(self.restore) },
         })
     }
 }
 
+fn way_json(way: &Way) -> serde_json::Value {
+    json!({
+        "start_to_hello_seconds": way.hello,
+        "hello_to_snapshot_seconds": way.snapshot,
+        "snapshot_to_copied_seconds": way.copied,
+        "hello_to_copied_seconds": way.to_copied(),
+        "copied_to_caught_up_seconds": way.caught_up,
+        "caught_up_to_taking_part_seconds": way.takes_part,
+        "start_to_taking_part_seconds": way.whole(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const WAY: Way = Way {
+        hello: 0.25,
+        snapshot: 0.125,
+        copied: 0.5,
+        caught_up: 0.0625,
+        takes_part: 0.0625,
+    };
 
     #[test]
     fn rates_are_of_the_state_and_what_follows_adds_up() {
@@ -180,17 +202,15 @@ mod tests {
             join: Join {
                 before: [0.04, 0.05, 0.06],
                 after: 0.03,
-                hello: 0.25,
-                snapshot: 0.125,
-                copied: 0.5,
-                caught_up: 0.0625,
-                takes_part: 0.0625,
+                way: WAY,
                 longest: [0.04, 0.08, 0.06],
                 remarks: vec!["Held".to_owned()],
             },
             kills: Kills {
                 resumed: vec![0.02, 0.01],
                 replaced: vec![0.5, 0.75],
+                started: vec![0.25, 0.25],
+                ways: [0.125, 0.375].map(|hello| Way { hello, ..WAY }).to_vec(),
             },
             save: Save {
                 seconds: 2.0,
@@ -202,12 +222,14 @@ mod tests {
         assert_eq!(json["join"]["hello_to_copied_seconds"], 0.625);
         assert_eq!(json["join"]["start_to_taking_part_seconds"], 1.0);
         assert_eq!(json["join"]["copied_bytes_per_second"], f64::from(200 << 20));
+        assert_eq!(json["kills"]["ways"][1]["start_to_hello_seconds"], 0.375);
         let text = report.text();
         for expected in [
             "a state of 100.0 MiB, 2 workers; a step takes 40.00 ms",
-            "200 MiB/s: 0.50 of the copy, 2.00 of TCP",
+            "200 MiB/s: 0.50 of the copy, 2.00 of TCP\njoin      copied to loaded",
             "80.00 ms, 2.00 of the median",
             "median   10.00 ms, longest   20.00 ms of 2",
+            "kill        process start to hello                       median  125.00 ms, longest  375.00 ms of 2",
             "2000.00 ms, 50 MiB/s",
             "100 MiB/s: 0.50 of the file",
             "Held",
