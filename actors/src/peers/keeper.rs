@@ -35,7 +35,7 @@ pub trait Keeper: Debug + Send + Sync {
     /// Memory for a state that comes, and for copies of the state.
     fn reserve(&self) -> &Reserve;
 
-    /// So many more bytes of a state have come or were hashed: the worker is at work.
+    /// So many more bytes of a state have come, or were hashed or compared: the worker is at work.
     fn moved(&self, bytes: usize);
 
     /// Bytes of which [`Self::moved`] was told.

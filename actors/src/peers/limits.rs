@@ -41,7 +41,8 @@ pub const NEAR_REST: Duration = Duration::from_millis(100);
 /// What follows an answer goes through memory only if it is as much as this: for less, making the link takes longer than sending.
 pub const NEAR_LEAST_BYTES: usize = 1 << 20;
 
-/// So many bytes of a share are hashed while the next ones come; of a few shares at once they find room in a processor's last cache.
+/// So many bytes of a share are hashed while the next ones come. Of a few shares at once they find room in a large processor's last cache; a thread that is asked for
+/// each takes little beside.
 pub const BATCH_BYTES: usize = 4 << 20;
 
 /// Most links of one worker, of generations not yet known, that are kept until their `Form` comes: as many as it may have on one connection.

@@ -174,7 +174,8 @@ impl Load {
         }
     }
 
-    /// Receives as many bytes as `into` has; `moved` is told of them as they come.
+    /// Receives as many bytes as `into` has; `moved` is told of them as they come. Through memory they come in chunks: unless they are the last, `into` is whole
+    /// chunks long.
     pub(super) async fn receive(
         &mut self,
         donor: WorkerId,

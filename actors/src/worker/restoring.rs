@@ -81,7 +81,12 @@ impl Reader {
         }
         let shares = loading.restore.shares();
         let shares = shares.map(|(share, _)| loading.hash_of(&self.pieces, share)).collect();
-        Ok(SavedState { bytes, shares })
+        Ok(SavedState {
+            bytes,
+            shares,
+            // Pieces were, some of them elsewhere.
+            compared_here: false,
+        })
     }
 
     /// The whole state, if all members of the group are on this host, and depots on it keep all: from their disk, into memory that becomes the state.

@@ -240,7 +240,11 @@ async fn come(mut copies: oneshot::Receiver<Vec<Bytes>>, moved: &Moved, sign: im
 fn copied(snapshot: SnapshotId, copied: Result<Bytes, CopyError>, shares: Vec<StateHash>) -> Result<Arrival, String> {
     let bytes = copied.map_err(|error| error.to_string())?;
     fault::reached(Point::Copied, snapshot.step);
-    let state = SavedState { bytes, shares };
+    let state = SavedState {
+        bytes,
+        shares,
+        compared_here: true,
+    };
     Ok(Arrival::Copied { snapshot, state })
 }
 
@@ -278,6 +282,7 @@ async fn fetched_state(
     let state = SavedState {
         bytes,
         shares: Vec::new(),
+        compared_here: true,
     };
     Ok(Arrival::FetchedState { generation, step, state })
 }

@@ -168,19 +168,23 @@ pub const TIGHT_LOOPBACK_BYTES: u16 = 15_000;
 
 /// Largest UDP payload that is tried between hosts: QUIC's discovery finds what the path carries up to this. A network of 9,000 would carry 8,972,
 /// but ten such datagrams, which leave with one call, exceed the 64 KiB that the kernel takes: it drops them without a word. Where
-/// the path carries less, as most do, the search costs some twenty small losses, once, that slow nothing down.
+/// the path carries less, as most do, a search costs some twenty small losses that slow nothing down.
 pub const NETWORK_BYTES: u16 = 6_540;
 
 /// So long a connection between hosts sends QUIC's smallest datagrams after losses that looked as if the path carried no more. They look so by chance where
 /// much is lost for want of room, and then datagrams of a sixth would serve for as long. (quinn has a minute.) A search costs what it cost at first.
 pub const SEARCH_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
+/// Between two searches otherwise: a path that carried less for longer than that is found to carry more again. (RFC 8899 has ten minutes for `PMTU_RAISE_TIMER`, of a
+/// path that is as it was.)
+pub const SEARCH_EVERY: Duration = Duration::from_secs(60);
+
 /// Bytes that a connection on loopback may have on their way before anything is acknowledged.
 pub const LOOPBACK_WINDOW_BYTES: usize = 1 << 20;
 
-/// So long a connection on loopback sends small datagrams after bursts of large ones were dropped. Long beside a burst; and a peer whose buffer
-/// is always too small for such bursts loses one in this time.
-pub const REGAIN_AFTER: Duration = Duration::from_millis(200);
+/// So long a connection on loopback sends small datagrams after bursts of large ones were dropped. Long beside a burst, and beside the few that a peer
+/// loses again and again whose buffer is always too small for them.
+pub const REGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// No connection is held to fewer bytes on their way than this many datagrams, however small the kernel's buffer: less than two
 /// would wait for delayed acknowledgements each time.

@@ -25,7 +25,8 @@ use quinn::{MtuDiscoveryConfig, TransportConfig};
 use super::discerning::DiscerningConfig;
 use super::limits::{
     LEAST_DATAGRAMS, LOOPBACK_STREAM_WINDOW_BYTES, LOOPBACK_V4_BYTES, LOOPBACK_V6_BYTES, LOOPBACK_WINDOW_BYTES,
-    NETWORK_BYTES, NETWORK_WINDOW_BYTES, REGAIN_AFTER, ROOMY_BUFFER_BYTES, SEARCH_AGAIN_AFTER, TIGHT_LOOPBACK_BYTES,
+    NETWORK_BYTES, NETWORK_WINDOW_BYTES, REGAIN_AFTER, ROOMY_BUFFER_BYTES, SEARCH_AGAIN_AFTER, SEARCH_EVERY,
+    TIGHT_LOOPBACK_BYTES,
 };
 use super::reach::Reach;
 use crate::environment::Congestion;
@@ -115,7 +116,10 @@ impl Path {
         match self {
             Self::Network { reach } => {
                 let mut discovery = MtuDiscoveryConfig::default();
-                discovery.upper_bound(NETWORK_BYTES).black_hole_cooldown(SEARCH_AGAIN_AFTER);
+                discovery
+                    .upper_bound(NETWORK_BYTES)
+                    .black_hole_cooldown(SEARCH_AGAIN_AFTER)
+                    .interval(SEARCH_EVERY);
                 transport
                     .mtu_discovery_config(Some(discovery))
                     .send_window(reach.send_bytes());
@@ -141,8 +145,8 @@ impl Path {
     }
 }
 
-/// How a connection on loopback finds datagrams of so many bytes again, after it has taken a burst that was dropped for a path that lost its MTU. It tries no
-/// other size: one datagram of the largest, once [`REGAIN_AFTER`] is over. (Without, half of the datagrams of four workers that all send to each other
+/// How a connection on loopback finds datagrams of so many bytes again, after it has taken bursts that were dropped for a path that lost its MTU. It tries no
+/// other size: a datagram of the largest, at most three times, each [`REGAIN_AFTER`]. (Without, half of the datagrams of four workers that all send to each other
 /// were the smallest ones after some seconds, and a sum of 16 MiB took a tenth longer.)
 fn regaining(datagram_bytes: u16) -> Option<MtuDiscoveryConfig> {
     let lost = datagram_bytes.checked_sub(TIGHT_LOOPBACK_BYTES).filter(|&lost| lost > 0)?;

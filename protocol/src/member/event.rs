@@ -176,7 +176,7 @@ pub enum Work {
         /// The step.
         step: Step,
     },
-    /// Load the state that was fetched or copied. If it was copied, its shares are then compared with their hashes once more.
+    /// Load the state that was fetched or copied. If it came with hashes of its shares the model is then compared with it, or with them.
     Load {
         /// Its step.
         step: Step,

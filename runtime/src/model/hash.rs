@@ -76,7 +76,7 @@ pub(super) fn told_tensors(model: &dyn Trainable) -> Result<Option<Vec<HashedTen
     Ok(Some(tensors))
 }
 
-fn hash_shown(
+pub(super) fn hash_shown(
     show: &dyn Fn(Take<'_>) -> Result<(), StateError>,
     hashed: impl Fn(usize),
 ) -> Result<Vec<HashedTensor>, StateError> {

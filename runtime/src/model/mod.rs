@@ -28,7 +28,7 @@ pub(crate) use hash::tensors_hash_of;
 pub use hash::{HashedTensor, state_hash, tensors_hash};
 pub use probe::{Probe, ProbeError, probe};
 pub(crate) use probe::{Probed, probe_closely};
-pub(crate) use same::is_saved_as;
+pub(crate) use same::hashes_unless_saved;
 pub use sardana_collectives::gradient::{GradientBuffer, GradientError, GradientWriter, Mean, Sum, WriteMode};
 pub use sardana_collectives::layout::{Layout, LayoutError};
 pub use sardana_collectives::summation::Summation;

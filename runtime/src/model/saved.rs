@@ -14,7 +14,7 @@ use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{ShareHasher, StateHash, StatePieces, TensorSpec};
 use sardana_storage::manifest::encode_description;
 
-use super::hash::{hashed_tensors, state_specs};
+use super::hash::{HashedTensor, hashed_tensors, state_specs};
 use super::state::{StateError, Take, Wanted, other_tensor, visit_checked, wanted_checked};
 use super::wanted::{ShowWanted, see_wanted};
 use super::{SharedState, Trainable, threads};
@@ -174,7 +174,15 @@ pub(crate) fn share_hashes_watched(
     of: u32,
     hashed: impl Fn(usize),
 ) -> Result<Vec<StateHash>, StateError> {
-    let tensors = hashed_tensors(model, hashed)?;
+    hashes_of_shares(&hashed_tensors(model, hashed)?, pieces, of)
+}
+
+/// The same of a state that has these tensors.
+pub(super) fn hashes_of_shares(
+    tensors: &[HashedTensor],
+    pieces: &StatePieces,
+    of: u32,
+) -> Result<Vec<StateHash>, StateError> {
     check_length(pieces.bytes(), tensors.iter().map(|tensor| length(&tensor.spec)).sum())?;
     let mut hasher = ShareHasher::new(pieces, of);
     tensors.iter().for_each(|tensor| hasher.pieces(&tensor.pieces));

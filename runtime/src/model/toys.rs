@@ -76,6 +76,8 @@ pub(crate) struct Line {
     pub(crate) taken: Cell<u32>,
     /// How often its state was shown.
     pub(crate) shown: Cell<u32>,
+    /// How often it was hashed by the model itself.
+    pub(crate) hashed: Cell<u32>,
     /// The parameters as of the last update; only faulty lines look at it.
     pub(crate) copy: [f64; 2],
     /// The parameters where others see them change; only faulty lines look at it.
@@ -276,6 +278,7 @@ impl Trainable for OnDevice {
     }
 
     fn piece_hashes(&self) -> Result<Option<Vec<HashedTensor>>, ModelError> {
+        self.0.hashed.update(|hashed| hashed + 1);
         Ok(Some(self.0.hashes()))
     }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use sardana_actors::fault::{self, Point};
 use sardana_actors::room::{Reserve, Room};
-use sardana_actors::worker::{StepDriver, Task};
+use sardana_actors::worker::{SavedState, StepDriver, Task};
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
 use sardana_collectives::summation::Summation;
 use sardana_protocol::job::{JobIdentity, JobSpec, Order};
@@ -32,8 +32,8 @@ use crate::copies::Copies;
 use crate::data::{Coming, Sampler, Shard};
 use crate::fingerprint;
 use crate::model::{
-    Layout, ModelError, Probed, StateHash, StatePieces, TensorSpec, Trainable, copy_shares, describe_specs, is_saved_as,
-    pieces_of, probe_closely, restore_as, share_hashes_watched, state_hash, tensors_hash_of,
+    Layout, ModelError, Probed, StateHash, StatePieces, TensorSpec, Trainable, copy_shares, describe_specs,
+    hashes_unless_saved, pieces_of, probe_closely, restore_as, share_hashes_watched, state_hash, tensors_hash_of,
 };
 
 pub use error::TrainingError;
@@ -204,13 +204,11 @@ impl<'a, M: Trainable> Training<'a, M> {
                 driver.applied(apply(model, sampler, layout, sum.sum())?);
                 driver.note_device_memory(model.device_memory());
             }
-            Task::Load { step, state, shares } => {
+            Task::Load { step, state } => {
                 copies.finish()?;
                 let moved = |bytes| driver.moved(bytes);
-                restore_as(model, &facts.specs, &state, moved)?;
-                if !shares.is_empty() {
-                    check_loaded(model, facts, step, (&state, &shares), moved)?;
-                }
+                restore_as(model, &facts.specs, &state.bytes, moved)?;
+                check_loaded(model, facts, step, state, moved)?;
                 driver.loaded();
             }
             Task::Copy { shares, room, reply } => {
@@ -251,20 +249,32 @@ fn evaluate(model: &dyn Trainable, step: Step) -> Result<Vec<(String, f64)>, Tra
     Ok(results)
 }
 
-/// The model must have the state that it has loaded, as it came from a snapshot whose shares have these hashes.
+/// The model must have the state that it has loaded, if that came with hashes.
 fn check_loaded(
     model: &dyn Trainable,
     facts: &Facts,
     step: Step,
-    (state, shares): (&[u8], &[StateHash]),
+    state: SavedState,
     looked_at: impl Fn(usize),
 ) -> Result<(), TrainingError> {
-    // What came was compared with those hashes. To compare the model with it takes less than to hash the model.
-    if is_saved_as(model, &facts.specs, state, &looked_at)? == Some(true) {
+    let SavedState {
+        bytes,
+        shares,
+        compared_here,
+    } = state;
+    let of = u32::try_from(shares.len()).unwrap_or(u32::MAX);
+    if of == 0 {
         return Ok(());
     }
-    let of = u32::try_from(shares.len()).unwrap_or(u32::MAX);
-    let found = share_hashes_watched(model, &facts.pieces, of, looked_at)?;
+    let pieces = &facts.pieces;
+    let found = if compared_here {
+        hashes_unless_saved(model, (&facts.specs, &bytes), (pieces, of), looked_at)?
+    } else {
+        // Other workers may want the memory meanwhile.
+        drop(bytes);
+        Some(share_hashes_watched(model, pieces, of, looked_at)?)
+    };
+    let Some(found) = found else { return Ok(()) };
     match (0..of)
         .zip(shares.iter().zip(found))
         .find(|(_, (expected, found))| *expected != found)
@@ -362,23 +372,34 @@ mod tests {
         let mut good = Line::default();
         restore_as(&mut good, &facts.specs, &state, count).unwrap();
         assert_eq!(looked_at.take(), bytes, "all that is loaded is told");
-        let checked = check_loaded(&good, &facts, step, (&state, &shares), count);
-        checked.unwrap();
-        assert_eq!((looked_at.take(), good.shown.get()), (bytes, 1), "and all that is compared");
-        // One that hashes itself is not shown.
+        let came = |compared_here| SavedState {
+            bytes: state.clone().freeze(),
+            shares: shares.clone(),
+            compared_here,
+        };
+        for compared_here in [true, false] {
+            check_loaded(&good, &facts, step, came(compared_here), count).unwrap();
+            assert_eq!(looked_at.take(), bytes, "all that is compared or hashed is told");
+            // Its velocity stays as it was: the second of the two shares.
+            let mut forgets = Line::faulty(Fault::LoadForgets);
+            restore(&mut forgets, &state).unwrap();
+            let error = check_loaded(&forgets, &facts, step, came(compared_here), |_| ()).unwrap_err();
+            let error = error.to_string();
+            assert!(
+                error.contains("share 1 of 2") && error.contains("at s5") && error.contains("STEP-2"),
+                "{error}"
+            );
+        }
+        // Bytes that were compared elsewhere may be others by now.
+        let mut others = came(false);
+        others.bytes = save(&Line::default()).unwrap().freeze();
+        check_loaded(&good, &facts, step, others, |_| ()).unwrap();
+        // One that hashes itself is not shown, and hashes once.
         let on_device = OnDevice(good);
-        check_loaded(&on_device, &facts, step, (&state, &shares), count).unwrap();
-        assert_eq!((looked_at.take(), on_device.0.shown.get()), (bytes, 1));
-        // Its velocity stays as it was: the second of the two shares.
-        let mut forgets = Line::faulty(Fault::LoadForgets);
-        restore(&mut forgets, &state).unwrap();
-        let error = check_loaded(&forgets, &facts, step, (&state, &shares), |_| ())
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("share 1 of 2") && error.contains("at s5") && error.contains("STEP-2"),
-            "{error}"
-        );
+        let shown = on_device.0.shown.get();
+        check_loaded(&on_device, &facts, step, came(true), count).unwrap();
+        assert_eq!((looked_at.take(), on_device.0.shown.get()), (bytes, shown));
+        assert_eq!(on_device.0.hashed.get(), 1);
     }
 
     #[test]

@@ -38,8 +38,11 @@ fn what_the_probe_copied_the_state_to_is_for_copies_and_for_states_that_come() {
         state.copy_from_slice(&saved);
         let load = Task::Load {
             step: Step::ZERO,
-            state: driver.reserve().read_only(state),
-            shares: vec![],
+            state: SavedState {
+                bytes: driver.reserve().read_only(state),
+                shares: vec![],
+                compared_here: true,
+            },
         };
         assert!(training.perform(load).unwrap().is_continue());
     }

@@ -9,7 +9,7 @@ use sardana_protocol::messages::{MemberAddress, Snapshot};
 use sardana_protocol::snapshot::{Share, SnapshotId, shares_of};
 use sardana_protocol::words::{Step, WorkerId};
 
-use super::{CopyError, FetchError, PeerGroup, Worker, generation, pieces, soon, until, workers};
+use super::{CopyError, FetchError, PeerGroup, Worker, generation, large, pieces, soon, until, workers, workers_with};
 use crate::peers::copy::Holders;
 use crate::peers::incoming::IncomingShare;
 use crate::watched::Watched;
@@ -115,6 +115,50 @@ async fn a_share_that_is_damaged_is_had_from_the_other() {
     });
     hold(&workers[1], damaged);
     assert_eq!(&copy(&workers, &known).await.unwrap()[..], STATE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_share_of_several_batches_that_is_damaged_or_breaks_off_is_had_from_the_other() {
+    for breaks_off in [false, true] {
+        let (pieces, state) = large();
+        let (workers, ring) = workers_with(3, |_| Arc::clone(&pieces));
+        let of = 2;
+        let bytes_of = |share| state.slice(pieces.bytes_of(share));
+        for (place, holder) in (0..of).zip(&workers) {
+            holder.name(PeerGroup::Joiners, [WorkerId::new(2)]);
+            let held = shares_of(place, of).into_iter().map(|share| {
+                let mut bytes = bytes_of(share).to_vec();
+                // The first holder's last batch.
+                if let (0, false, Some(last)) = (place, breaks_off, bytes.last_mut()) {
+                    *last ^= 1;
+                }
+                HeldShare::new(&pieces, share, bytes.into())
+            });
+            let held = held.collect();
+            let (snapshot, shares) = (id(), Vec::new());
+            holder.driver.execute(Command::Snapshot { snapshot, shares });
+            holder.driver.snapshotted(snapshot, held);
+        }
+        let hash = |index| {
+            let share = Share { index, of };
+            pieces.hash_of(share, &bytes_of(share))
+        };
+        let known = Arc::new(Watched::new(Snapshot {
+            id: id(),
+            holders: ring.members[..of as usize].iter().copied().map(Some).collect(),
+            shares: (0..of).map(hash).collect(),
+        }));
+        let begun = workers[2].moved_so_far();
+        let copying = soon(workers[2].copy_state(&known));
+        let breaking = async {
+            if breaks_off {
+                until(|| workers[2].moved_so_far() > begun).await;
+                workers[0].close("it ends").await;
+            }
+        };
+        let (copied, ()) = tokio::join!(copying, breaking);
+        assert!(copied.unwrap() == state, "breaks off: {breaks_off}");
+    }
 }
 
 #[tokio::test]

@@ -16,8 +16,10 @@ use smallvec::SmallVec;
 pub struct SavedState {
     /// Its bytes.
     pub bytes: Bytes,
-    /// If it was copied from a snapshot, or read from a checkpoint: the hash of each of its shares.
+    /// If it was copied from a snapshot, or read from a checkpoint: the hash of each of its shares. The model must have them once it is loaded.
     pub shares: Vec<StateHash>,
+    /// Whether these bytes were compared with those hashes where they are: it is enough then that the model has these bytes.
+    pub compared_here: bool,
 }
 
 /// What has come to the step driver.

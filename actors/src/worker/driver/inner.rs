@@ -19,7 +19,7 @@ use super::copies::{Copies, Haste};
 use super::keeping::{HeldShare, Keeping, KeptSum};
 use super::meter::Meter;
 use super::outbox::{ActorCommand, Outbox};
-use super::{Arrival, SavedState, Task};
+use super::{Arrival, Task};
 use crate::fault::{self, Point};
 use crate::worker::TallyFile;
 
@@ -191,11 +191,7 @@ impl Inner {
                 Err(mismatch) => self.fail(mismatch),
             }),
             Work::Load { step } => Some(match self.accepted.take_state() {
-                Ok(SavedState { bytes, shares }) => Task::Load {
-                    step,
-                    state: bytes,
-                    shares,
-                },
+                Ok(state) => Task::Load { step, state },
                 Err(mismatch) => self.fail(mismatch),
             }),
             Work::Conclude { step } => Some(Task::Conclude { step }),

@@ -70,9 +70,7 @@ pub enum Task {
         /// The step that it stands at.
         step: Step,
         /// The state.
-        state: Bytes,
-        /// If it was copied from a snapshot: the hash of each of its shares. The model must have them once it is loaded.
-        shares: Vec<StateHash>,
+        state: SavedState,
     },
     /// Copy shares of the state, for others, and send them here in this order.
     Copy {
@@ -179,7 +177,7 @@ impl StepDriver {
         self.lock().meter.pace()
     }
 
-    /// So many more bytes of a state or sum are fetched, loaded or hashed. Others may wait for that: the coordinator is told with the next
+    /// So many more bytes of a state or sum are fetched, loaded, hashed or compared. Others may wait for that: the coordinator is told with the next
     /// heartbeat, and takes no worker that moves something for one that hangs.
     pub fn moved(&self, bytes: usize) {
         self.moved.add(bytes);

@@ -119,7 +119,10 @@ impl Site {
 
 pub(super) async fn loaded(loading: JoinHandle<Result<SavedState, String>>) -> Result<(Bytes, Vec<StateHash>), String> {
     let loaded = soon(loading).await.unwrap();
-    loaded.map(|SavedState { bytes, shares }| (bytes, shares))
+    loaded.map(|state| {
+        assert!(!state.compared_here, "pieces were compared before they were put together");
+        (state.bytes, state.shares)
+    })
 }
 
 #[tokio::test]

@@ -8,7 +8,9 @@ use tokio::time::Instant;
 use super::line::{ROUND_TRIP, line, loopback, read, stream};
 use super::*;
 use crate::quic::Reach;
-use crate::quic::limits::{LOOPBACK_V4_BYTES, NETWORK_BYTES, REGAIN_AFTER, SEARCH_AGAIN_AFTER, TIGHT_LOOPBACK_BYTES};
+use crate::quic::limits::{
+    LOOPBACK_V4_BYTES, NETWORK_BYTES, REGAIN_AFTER, SEARCH_AGAIN_AFTER, SEARCH_EVERY, TIGHT_LOOPBACK_BYTES,
+};
 
 /// The most that one stream carries within a round trip, looked for during `patience`.
 async fn most_within_a_round_trip(reach: Reach, patience: Duration) -> usize {
@@ -75,6 +77,13 @@ async fn datagrams_have_their_size_again_soon_after_losses_that_were_not_of_thei
     assert_eq!(path().current_mtu, 1_200);
     line.carries.store(1_472, Ordering::Relaxed);
     read(&mut receiving, SEARCH_AGAIN_AFTER + PATIENCE).await;
+    assert!(path().current_mtu >= 1_452, "{:?}", path());
+    // And after a search that was in vain.
+    line.carries.store(1_200, Ordering::Relaxed);
+    read(&mut receiving, SEARCH_AGAIN_AFTER + 2 * PATIENCE).await;
+    assert_eq!(path().current_mtu, 1_200);
+    line.carries.store(1_472, Ordering::Relaxed);
+    read(&mut receiving, SEARCH_EVERY + PATIENCE).await;
     assert!(path().current_mtu >= 1_452, "{:?}", path());
 }
 

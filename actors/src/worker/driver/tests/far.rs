@@ -116,6 +116,7 @@ fn a_state_that_is_accepted_while_gradients_are_added_up_takes_their_place() {
     let state = SavedState {
         bytes: Bytes::new(),
         shares: Vec::new(),
+        compared_here: false,
     };
     driver.execute_with(
         Command::Accept {

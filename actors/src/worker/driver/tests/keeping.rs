@@ -331,14 +331,15 @@ async fn who_waits_in_vain_is_told() {
     let state = SavedState {
         bytes: Bytes::from_static(b"state"),
         shares: vec![StateHash::new([1; 32])],
+        compared_here: true,
     };
     driver.arrived(Arrival::FetchedState { generation, step, state });
-    let Task::Load { step, state, shares } = driver.next() else {
+    let Task::Load { step, state } = driver.next() else {
         panic!("the state is there");
     };
     assert_eq!(
-        (step, &state[..], shares),
-        (Step::new(7), &b"state"[..], vec![StateHash::new([1; 32])])
+        (step, &state.bytes[..], state.shares, state.compared_here),
+        (Step::new(7), &b"state"[..], vec![StateHash::new([1; 32])], true)
     );
     driver.loaded();
     assert!(past.await.unwrap().is_none());

@@ -234,6 +234,7 @@ fn a_worker_whose_machine_and_buffers_do_not_fit_ends_and_says_so() {
                 state: SavedState {
                     bytes: Bytes::new(),
                     shares: vec![],
+                    compared_here: false,
                 },
             },
             CatchUp::State { .. } | CatchUp::None | CatchUp::Checkpoint => Arrival::FetchedSum {

@@ -39,7 +39,7 @@ pub(super) struct Way {
 
 impl Way {
     /// What each part is called, and how long it takes.
-    pub(super) fn parts(&self) -> [(&'static str, f64); 5] {
+    pub(super) fn parts(self) -> [(&'static str, f64); 5] {
         [
             ("process start to hello", self.hello),
             ("hello to snapshot", self.snapshot),
@@ -50,12 +50,12 @@ impl Way {
     }
 
     /// From the hello until all of the state is there.
-    pub(super) fn to_copied(&self) -> f64 {
+    pub(super) fn to_copied(self) -> f64 {
         self.snapshot + self.copied
     }
 
     /// From the start of the process until it computes gradients.
-    pub(super) fn whole(&self) -> f64 {
+    pub(super) fn whole(self) -> f64 {
         self.parts().into_iter().map(|(_, seconds)| seconds).sum()
     }
 }
@@ -131,9 +131,10 @@ impl Moments {
 
     /// The way of the worker that was started.
     fn way(&self, folder: &Path) -> Result<Way, Failure> {
+        // It has loaded a state since its probe: it takes part. This process may have heard of its hello later than it loaded.
         let load = Diary::read(folder, self.newcomer()?)
             .map_err(Failure::failed)?
-            .last_load(self.joined);
+            .last_load(self.started);
         let (there, _) = load.ok_or_else(|| Failure::Failed("the newcomer loaded no state".to_owned()))?;
         Ok(Way {
             hello: between(self.started, self.joined),
@@ -211,8 +212,8 @@ pub(super) struct Kills {
 /// Kills members in turn, each once all of the `workers` take part.
 pub(super) async fn kill(course: &mut Course, kills: usize, workers: u32, folder: &Path) -> Result<Kills, Failure> {
     let mut measured = Kills::default();
+    course.steps(BETWEEN, |_| {}).await?;
     for kill in 0..kills {
-        course.steps(BETWEEN, |_| {}).await?;
         let victim = course.members.get(kill % workers as usize).copied();
         let victim = victim.ok_or_else(|| Failure::Failed("a worker ended by itself".to_owned()))?;
         let (killed, mut moments) = (now(), Moments::default());
@@ -225,6 +226,8 @@ pub(super) async fn kill(course: &mut Course, kills: usize, workers: u32, folder
             }
             moments.see(&event);
         }
+        // All write down what they did before it is read.
+        course.steps(BETWEEN, |event| moments.see(event)).await?;
         measured.resumed.extend(resumed);
         measured.replaced.push(between(killed, moments.switched));
         measured.started.push(between(killed, moments.started));
