@@ -167,6 +167,21 @@ pub fn in_process() -> (LinkSender, LinkReceiver) {
     (SendingEnd::InProcess(sender).into(), ReceivingEnd::InProcess(receiver).into())
 }
 
+/// A link through memory as two processes of a host share it, of which both ends are here: for tests and measurements. Within a runtime of tokio.
+///
+/// # Errors
+/// When the system gives no memory, or no socket.
+#[cfg(target_os = "linux")]
+pub fn shared_memory_in_process() -> io::Result<(LinkSender, LinkReceiver)> {
+    let (own, memory) = SharedMemory::create()?;
+    let other = SharedMemory::open(&memory)?;
+    let (here, there) = tokio::net::UnixStream::pair()?;
+    Ok((
+        LinkSender::shared_memory(own, here),
+        LinkReceiver::shared_memory(other, there),
+    ))
+}
+
 impl LinkSender {
     /// A link through memory that the other end, at the other side of the socket, has mapped as well.
     #[cfg(target_os = "linux")]

@@ -174,13 +174,7 @@ impl Trainer {
 
 #[cfg(target_os = "linux")]
 fn shared_memory() -> (LinkSender, LinkReceiver) {
-    let (own, memory) = links::SharedMemory::create().unwrap();
-    let other = links::SharedMemory::open(&memory).unwrap();
-    let (here, there) = tokio::net::UnixStream::pair().unwrap();
-    (
-        LinkSender::shared_memory(own, here),
-        LinkReceiver::shared_memory(other, there),
-    )
+    links::shared_memory_in_process().unwrap()
 }
 
 #[test]

@@ -10,13 +10,12 @@ use std::time::Duration;
 
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
 use sardana_collectives::layout::Layout;
-use sardana_collectives::links::{LinkReceiver, LinkSender, SharedMemory};
+use sardana_collectives::links::shared_memory_in_process;
 use sardana_collectives::ring::{self, CompletedSum, RingConfig, RingInput, RingLinks};
 use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::plan::{Owners, Plan, Visit};
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, Step};
-use tokio::net::UnixStream;
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinSet, yield_now};
@@ -39,16 +38,6 @@ const EACH: u64 = 10;
 
 /// Far beyond what a test needs: a ring that hangs fails instead.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn link() -> (LinkSender, LinkReceiver) {
-    let (own, memory) = SharedMemory::create().unwrap();
-    let other = SharedMemory::open(&memory).unwrap();
-    let (here, there) = UnixStream::pair().unwrap();
-    (
-        LinkSender::shared_memory(own, here),
-        LinkReceiver::shared_memory(other, there),
-    )
-}
 
 fn layout() -> Arc<Layout> {
     let tensors = vec![
@@ -168,7 +157,10 @@ impl Trainer {
 fn link_all(plan: &Plan, trainers: &mut [Trainer], step: u64) -> JoinSet<()> {
     let mut rings = JoinSet::new();
     let world = u32::try_from(trainers.len()).unwrap();
-    for (trainer, links) in trainers.iter_mut().zip(RingLinks::of_all(plan, plan, link)) {
+    for (trainer, links) in trainers
+        .iter_mut()
+        .zip(RingLinks::of_all(plan, plan, || shared_memory_in_process().unwrap()))
+    {
         let part = plan.part(Rank::new(trainer.rank)).unwrap();
         let config = RingConfig {
             generation: Generation::new(Incarnation::new(1), step + 1),

@@ -100,15 +100,9 @@ fn ranks_reduce_over_quic() {
 #[cfg(target_os = "linux")]
 #[test]
 fn ranks_reduce_through_shared_memory() {
-    use sardana_collectives::links::SharedMemory;
-    use tokio::net::UnixStream;
+    use sardana_collectives::links::shared_memory_in_process;
 
     let network = network();
     let _driven = network.enter();
-    use_and_lose(ranks(3, || {
-        let (own, memory) = SharedMemory::create().unwrap();
-        let other = SharedMemory::open(&memory).unwrap();
-        let (one, two) = UnixStream::pair().unwrap();
-        (LinkSender::shared_memory(own, one), LinkReceiver::shared_memory(other, two))
-    }));
+    use_and_lose(ranks(3, || shared_memory_in_process().unwrap()));
 }

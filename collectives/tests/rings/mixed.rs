@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sardana_collectives::layout::Layout;
-use sardana_collectives::links::{self, LinkReceiver, LinkSender, SharedMemory};
+use sardana_collectives::links::{self, LinkReceiver, LinkSender};
 use sardana_collectives::ring::RingLinks;
 use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::messages::LinkKind;
 use sardana_protocol::plan::{Owners, Plan, Visit};
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::Step;
-use tokio::net::UnixStream;
 
 use crate::dance::{Dance, FIRST_STEP, Gradient, random, visit};
 use crate::loopback::{Loopback, loopback};
@@ -77,15 +76,7 @@ impl Draw {
         match self.number(0, 2) {
             0 => links::in_process(),
             1 => loopback.link().await,
-            _ => {
-                let (own, memory) = SharedMemory::create().unwrap();
-                let other = SharedMemory::open(&memory).unwrap();
-                let (here, there) = UnixStream::pair().unwrap();
-                (
-                    LinkSender::shared_memory(own, here),
-                    LinkReceiver::shared_memory(other, there),
-                )
-            }
+            _ => links::shared_memory_in_process().unwrap(),
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use sardana_collectives::gradient::{GradientBuffer, Lowering, Passing, Resident, ResidentError, Slot, WriteMode};
 use sardana_collectives::layout::Layout;
 use sardana_collectives::limits::{LOWERED_BYTES, PASSING_AT_ONCE};
-use sardana_collectives::links::{LinkReceiver, LinkSender, Meter, SharedMemory};
+use sardana_collectives::links::{Meter, shared_memory_in_process};
 use sardana_collectives::pages::{InPlace, Pages};
 use sardana_collectives::reduce;
 use sardana_collectives::ring::{self, RingConfig, RingInput, RingLinks};
@@ -19,7 +19,6 @@ use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::plan::{Part, Plan, Visit};
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, Step};
-use tokio::net::UnixStream;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::yield_now;
 use tokio::time::timeout;
@@ -119,16 +118,6 @@ impl Resident for There {
     }
 }
 
-fn link() -> (LinkSender, LinkReceiver) {
-    let (own, memory) = SharedMemory::create().unwrap();
-    let other = SharedMemory::open(&memory).unwrap();
-    let (here, there) = UnixStream::pair().unwrap();
-    (
-        LinkSender::shared_memory(own, here),
-        LinkReceiver::shared_memory(other, there),
-    )
-}
-
 /// A value for which the order of addition shows.
 fn value(step: u64, rank: u32, at: usize) -> f32 {
     let word = (step << 40 ^ u64::from(rank) << 32 ^ at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -197,7 +186,7 @@ async fn parts_that_have_passed_are_read_where_they_are_and_their_memory_serves_
         .collect();
     let plan = Plan::new(Order::Exact, RANKS, &visits);
     let (mut meters, mut ranks): (Vec<Meter>, Vec<_>) = Default::default();
-    for (rank, links) in (0..).zip(RingLinks::of_all(&plan, &plan, link)) {
+    for (rank, links) in (0..).zip(RingLinks::of_all(&plan, &plan, || shared_memory_in_process().unwrap())) {
         let part = plan.part(Rank::new(rank)).unwrap().clone();
         let Part::Ordered(ordered) = &part else {
             panic!("a sum passes rank by rank")

@@ -6,7 +6,7 @@ use std::thread;
 use sardana_collectives::gradient::{GradientBuffer, Sum};
 use sardana_collectives::layout::Layout;
 use sardana_collectives::limits::CHUNK_BYTES;
-use sardana_collectives::links::{self, LinkReceiver, LinkSender, SharedMemory};
+use sardana_collectives::links::{self, LinkReceiver, LinkSender};
 use sardana_collectives::reduce;
 use sardana_collectives::ring::{self, RingConfig, RingError, RingInput, RingLinks};
 use sardana_cuda::device::{Device, DeviceError, DeviceTensor, Stream, Traffic};
@@ -15,7 +15,6 @@ use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{Owners, Plan, Visit};
 use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, Step};
-use tokio::net::UnixStream;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -309,13 +308,7 @@ fn told(pieces: &mut [(ShardRange, GradientBuffer)], layout: &Layout) -> Unbound
 }
 
 pub(crate) fn shared_memory() -> (LinkSender, LinkReceiver) {
-    let (own, memory) = SharedMemory::create().unwrap();
-    let other = SharedMemory::open(&memory).unwrap();
-    let (here, there) = UnixStream::pair().unwrap();
-    (
-        LinkSender::shared_memory(own, here),
-        LinkReceiver::shared_memory(other, there),
-    )
+    links::shared_memory_in_process().unwrap()
 }
 
 fn ring_that_ends(config: &RingConfig) -> End {

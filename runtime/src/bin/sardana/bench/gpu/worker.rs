@@ -9,8 +9,6 @@ use std::thread;
 use futures_util::future::{Either, select};
 use sardana_collectives::gradient::{GradientBuffer, GradientView, Sum};
 use sardana_collectives::layout::Layout;
-#[cfg(target_os = "linux")]
-use sardana_collectives::links::SharedMemory;
 use sardana_collectives::links::{self, LinkReceiver, LinkSender};
 use sardana_collectives::ring::{self, RingConfig, RingError, RingInput, RingLinks};
 use sardana_cuda::device::Device;
@@ -19,8 +17,6 @@ use sardana_protocol::job::{Compression, Order};
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{Plan, Visit};
 use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, Step};
-#[cfg(target_os = "linux")]
-use tokio::net::UnixStream;
 use tokio::runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
@@ -82,17 +78,8 @@ pub(super) fn step<W: Send, R: Send>(
 /// As two processes of a host have it.
 #[cfg(target_os = "linux")]
 fn link() -> (LinkSender, LinkReceiver) {
-    let shared = || {
-        let (own, memory) = SharedMemory::create()?;
-        let other = SharedMemory::open(&memory)?;
-        let (here, there) = UnixStream::pair()?;
-        Ok::<_, std::io::Error>((
-            LinkSender::shared_memory(own, here),
-            LinkReceiver::shared_memory(other, there),
-        ))
-    };
     // Where the system gives none to share.
-    shared().unwrap_or_else(|_| links::in_process())
+    links::shared_memory_in_process().unwrap_or_else(|_| links::in_process())
 }
 
 /// Within this process: other systems have no memory that processes share so.
