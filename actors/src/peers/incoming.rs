@@ -16,7 +16,7 @@ use super::fetch::{FetchError, ending};
 use super::limits::BATCH_BYTES;
 use super::load::Load;
 
-/// A share that comes, with memory of its length. A worker that does not give it may be followed by another, who writes over what came.
+/// A share that comes, with memory of its length. If one worker does not give all of it another is asked, and what came is written over.
 pub(super) struct IncomingShare {
     peers: Arc<Peers>,
     share: Share,

@@ -33,8 +33,8 @@ use report::Report;
 ///
 ///   join     one more worker is asked for: from the start of its process to its hello; from there until the others have a snapshot of the
 ///            state, copied and hashed; until the newcomer has all of it, copied and compared with the hashes, and in how many MiB/s; until
-///            it has loaded the state, compared it again, and caught up; until it computes gradients. Beside it the longest step of the others meanwhile, and
-///            their median before;
+///            it has loaded the state, compared it again, and caught up; until it computes gradients. Beside it the longest step of the
+///            others meanwhile, and their median before;
 ///   kill     a member gets SIGKILL: until the others make the next update, and until another process computes in its place, by the same parts;
 ///   save     the job is stopped: from the request, with the step under way and the snapshot, to the last byte of the checkpoint on the disk;
 ///   restore  the job is started again, and nothing of the checkpoint is in memory: from its choice until each worker has read all of it
