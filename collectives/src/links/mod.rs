@@ -173,12 +173,10 @@ pub fn in_process() -> (LinkSender, LinkReceiver) {
 /// When the system gives no memory, or no socket.
 #[cfg(target_os = "linux")]
 pub fn shared_memory_in_process() -> io::Result<(LinkSender, LinkReceiver)> {
-    let (own, memory) = SharedMemory::create()?;
-    let other = SharedMemory::open(&memory)?;
-    let (here, there) = tokio::net::UnixStream::pair()?;
+    let (sender, receiver) = shared_memory::pair()?;
     Ok((
-        LinkSender::shared_memory(own, here),
-        LinkReceiver::shared_memory(other, there),
+        SendingEnd::SharedMemory(sender).into(),
+        ReceivingEnd::SharedMemory(receiver).into(),
     ))
 }
 

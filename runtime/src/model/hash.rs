@@ -4,7 +4,7 @@
 
 use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::limits::PIECE_BYTES;
-use sardana_protocol::state::{Dtype, StateHash, StateHasher, TensorSpec};
+use sardana_protocol::state::{Dtype, ShareHasher, StateHash, StateHasher, StatePieces, TensorSpec};
 use sardana_protocol::words::Step;
 
 use super::state::{Names, StateError, Take, could_not_show, shared_checked, visit_checked};
@@ -95,6 +95,22 @@ pub(super) fn hash_of(tensors: &[HashedTensor], step: Step) -> StateHash {
         hasher.pieces(spec, spec.bytes().unwrap_or_default(), pieces);
     }
     hasher.finish()
+}
+
+/// The hashes of all `of` shares of a state that has these tensors, and is cut into these pieces.
+pub(super) fn hashes_of_shares(
+    tensors: &[HashedTensor],
+    pieces: &StatePieces,
+    of: u32,
+) -> Result<Vec<StateHash>, StateError> {
+    let found = tensors.iter().filter_map(|tensor| tensor.spec.bytes()).sum();
+    if found != pieces.bytes() {
+        let expected = pieces.bytes();
+        return Err(StateError::StateLength { expected, found });
+    }
+    let mut hasher = ShareHasher::new(pieces, of);
+    tensors.iter().for_each(|tensor| hasher.pieces(&tensor.pieces));
+    Ok(hasher.finish())
 }
 
 /// The tensors of the state, in the model's order.

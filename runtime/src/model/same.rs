@@ -3,8 +3,7 @@
 use sardana_protocol::state::{StateHash, StatePieces, TensorSpec};
 
 use super::Trainable;
-use super::hash::{HashedTensor, hash_shown, told_tensors};
-use super::saved::hashes_of_shares;
+use super::hash::{HashedTensor, hash_shown, hashes_of_shares, told_tensors};
 use super::state::{StateError, Take, visit_checked};
 use super::threads::are_equal;
 

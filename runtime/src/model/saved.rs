@@ -11,10 +11,10 @@ use bytes::{Bytes, BytesMut};
 use sardana_actors::room::{self, Room};
 use sardana_collectives::stores::Stores;
 use sardana_protocol::snapshot::Share;
-use sardana_protocol::state::{ShareHasher, StateHash, StatePieces, TensorSpec};
+use sardana_protocol::state::{StateHash, StatePieces, TensorSpec};
 use sardana_storage::manifest::encode_description;
 
-use super::hash::{HashedTensor, hashed_tensors, state_specs};
+use super::hash::{hashed_tensors, hashes_of_shares, state_specs};
 use super::state::{StateError, Take, Wanted, other_tensor, visit_checked, wanted_checked};
 use super::wanted::{ShowWanted, see_wanted};
 use super::{SharedState, Trainable, threads};
@@ -175,18 +175,6 @@ pub(crate) fn share_hashes_watched(
     hashed: impl Fn(usize),
 ) -> Result<Vec<StateHash>, StateError> {
     hashes_of_shares(&hashed_tensors(model, hashed)?, pieces, of)
-}
-
-/// The same of a state that has these tensors.
-pub(super) fn hashes_of_shares(
-    tensors: &[HashedTensor],
-    pieces: &StatePieces,
-    of: u32,
-) -> Result<Vec<StateHash>, StateError> {
-    check_length(pieces.bytes(), tensors.iter().map(|tensor| length(&tensor.spec)).sum())?;
-    let mut hasher = ShareHasher::new(pieces, of);
-    tensors.iter().for_each(|tensor| hasher.pieces(&tensor.pieces));
-    Ok(hasher.finish())
 }
 
 /// Brings a saved state back into a model. Its length is compared with the model's state before the first tensor is loaded.

@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod enqueued;
 mod error;
+mod loading;
 #[cfg(test)]
 mod reserve;
 #[cfg(test)]
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use sardana_actors::fault::{self, Point};
 use sardana_actors::room::{Reserve, Room};
-use sardana_actors::worker::{SavedState, StepDriver, Task};
+use sardana_actors::worker::{StepDriver, Task};
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
 use sardana_collectives::summation::Summation;
 use sardana_protocol::job::{JobIdentity, JobSpec, Order};
@@ -24,7 +25,6 @@ use sardana_protocol::limits::{MAX_RESULTS, MAX_TEXT_BYTES};
 use sardana_protocol::member::Member;
 use sardana_protocol::memory::DeviceMemory;
 use sardana_protocol::messages::StepReport;
-use sardana_protocol::snapshot::Share;
 use sardana_protocol::words::{ShardRange, Step};
 use tracing::{Span, span};
 
@@ -32,11 +32,12 @@ use crate::copies::Copies;
 use crate::data::{Coming, Sampler, Shard};
 use crate::fingerprint;
 use crate::model::{
-    Layout, ModelError, Probed, StateHash, StatePieces, TensorSpec, Trainable, copy_shares, describe_specs,
-    hashes_unless_saved, pieces_of, probe_closely, restore_as, share_hashes_watched, state_hash, tensors_hash_of,
+    Layout, ModelError, Probed, StateHash, StatePieces, TensorSpec, Trainable, copy_shares, describe_specs, pieces_of,
+    probe_closely, restore_as, state_hash, tensors_hash_of,
 };
 
 pub use error::TrainingError;
+use loading::check_loaded;
 
 /// A model that has been probed, with what others need to know of it.
 pub(crate) struct Prepared<M> {
@@ -249,46 +250,6 @@ fn evaluate(model: &dyn Trainable, step: Step) -> Result<Vec<(String, f64)>, Tra
     Ok(results)
 }
 
-/// The model must have the state that it has loaded, if that came with hashes.
-fn check_loaded(
-    model: &dyn Trainable,
-    facts: &Facts,
-    step: Step,
-    state: SavedState,
-    looked_at: impl Fn(usize),
-) -> Result<(), TrainingError> {
-    let SavedState {
-        bytes,
-        shares,
-        compared_here,
-    } = state;
-    let of = u32::try_from(shares.len()).unwrap_or(u32::MAX);
-    if of == 0 {
-        return Ok(());
-    }
-    let pieces = &facts.pieces;
-    let found = if compared_here {
-        hashes_unless_saved(model, (&facts.specs, &bytes), (pieces, of), looked_at)?
-    } else {
-        // Other workers may want the memory meanwhile.
-        drop(bytes);
-        Some(share_hashes_watched(model, pieces, of, looked_at)?)
-    };
-    let Some(found) = found else { return Ok(()) };
-    match (0..of)
-        .zip(shares.iter().zip(found))
-        .find(|(_, (expected, found))| *expected != found)
-    {
-        Some((index, (&expected, found))) => Err(TrainingError::Loaded {
-            step,
-            share: Share { index, of },
-            expected,
-            found,
-        }),
-        None => Ok(()),
-    }
-}
-
 /// Every worker must be able to tell these results.
 fn check_results(results: &[(String, f64)]) -> Result<(), TrainingError> {
     if results.len() > MAX_RESULTS {
@@ -353,54 +314,7 @@ fn apply<M: Trainable>(model: &mut M, sampler: &Sampler, layout: &Layout, sum: &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::toys::{Fault, Line, OnDevice, line_spec};
-    use crate::model::{restore, save, share_hashes};
-
-    #[test]
-    fn a_loaded_state_is_compared_share_by_share() {
-        let source = Line {
-            w: [1.0, 2.0],
-            velocity: [3.0, 4.0],
-            ..Line::default()
-        };
-        let facts = prepare(&line_spec(1), |_| Ok(Line::default())).unwrap().facts;
-        let shares = share_hashes(&source, &facts.pieces, 2).unwrap();
-        let (step, state) = (Step::new(5), save(&source).unwrap());
-        let looked_at = std::cell::Cell::new(0);
-        let count = |bytes| looked_at.set(looked_at.get() + bytes);
-        let bytes = facts.pieces.bytes();
-        let mut good = Line::default();
-        restore_as(&mut good, &facts.specs, &state, count).unwrap();
-        assert_eq!(looked_at.take(), bytes, "all that is loaded is told");
-        let came = |compared_here| SavedState {
-            bytes: state.clone().freeze(),
-            shares: shares.clone(),
-            compared_here,
-        };
-        for compared_here in [true, false] {
-            check_loaded(&good, &facts, step, came(compared_here), count).unwrap();
-            assert_eq!(looked_at.take(), bytes, "all that is compared or hashed is told");
-            // Its velocity stays as it was: the second of the two shares.
-            let mut forgets = Line::faulty(Fault::LoadForgets);
-            restore(&mut forgets, &state).unwrap();
-            let error = check_loaded(&forgets, &facts, step, came(compared_here), |_| ()).unwrap_err();
-            let error = error.to_string();
-            assert!(
-                error.contains("share 1 of 2") && error.contains("at s5") && error.contains("STEP-2"),
-                "{error}"
-            );
-        }
-        // Bytes that were compared elsewhere may be others by now.
-        let mut others = came(false);
-        others.bytes = save(&Line::default()).unwrap().freeze();
-        check_loaded(&good, &facts, step, others, |_| ()).unwrap();
-        // One that hashes itself is not shown, and hashes once.
-        let on_device = OnDevice(good);
-        let shown = on_device.0.shown.get();
-        check_loaded(&on_device, &facts, step, came(true), count).unwrap();
-        assert_eq!((looked_at.take(), on_device.0.shown.get()), (bytes, shown));
-        assert_eq!(on_device.0.hashed.get(), 1);
-    }
+    use crate::model::toys::{Line, OnDevice, line_spec};
 
     #[test]
     fn a_state_is_shown_no_oftener_than_promises_are_checked_by_it() {

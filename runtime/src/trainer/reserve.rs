@@ -1,5 +1,8 @@
 //! Tests: one piece of memory holds each state that comes, and each copy of this one.
 
+use sardana_actors::worker::SavedState;
+use sardana_protocol::snapshot::Share;
+
 use super::*;
 use crate::model::save;
 use crate::model::toys::{Line, line_spec};

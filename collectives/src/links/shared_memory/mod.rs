@@ -63,6 +63,14 @@ pub(crate) enum Received<'a> {
     Borrowed(Borrowed),
 }
 
+/// Both ends, each with a mapping of its own, as two processes have them.
+pub(super) fn pair() -> io::Result<(SharedMemorySender, SharedMemoryReceiver)> {
+    let (own, memory) = SharedMemory::create()?;
+    let other = SharedMemory::open(&memory)?;
+    let (here, there) = UnixStream::pair()?;
+    Ok((SharedMemorySender::new(own, here), SharedMemoryReceiver::new(other, there)))
+}
+
 impl SharedMemory {
     /// New memory, and a descriptor of it for the other end.
     ///
