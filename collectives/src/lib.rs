@@ -32,3 +32,4 @@ pub mod runs;
 mod setbacks;
 pub mod stores;
 pub mod summation;
+mod yielding;

@@ -27,7 +27,6 @@ use sardana_protocol::words::ShardRange;
 
 use super::inbox::{Contribution, Inbox, Piece, own};
 use super::passage::{Chunk, Incoming, Outgoing, Passage, Term, Terms, own_terms};
-use super::yielding::yield_to_others;
 use super::{CompletedSum, PlanLinks, RingError};
 use crate::borrowed::Borrowed;
 use crate::coming::Coming;
@@ -37,6 +36,7 @@ use crate::links::frame::PlanSlot;
 use crate::links::{LinkSender, Received};
 use crate::runs::Runs;
 use crate::stores::Destination;
+use crate::yielding::yield_to_others;
 
 /// One rank's part of a direct plan, with its links.
 #[derive(Debug)]

@@ -20,7 +20,6 @@ mod ordered;
 mod passage;
 mod telling;
 mod through;
-mod yielding;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -13,11 +13,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendFlags, send};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
-use tokio::task::yield_now;
 
 use super::counters::{Doorbell, Gone};
 use super::descriptors::{receive_with_memory, send_with_memory};
 use crate::limits::{LOOK_AGAIN, SEEN_PAGES};
+use crate::yielding::yield_to_others;
 
 /// So many messages may lie before a descriptor: an end rings only where the other sleeps.
 const MOST_RINGS: usize = 1_000;
@@ -113,7 +113,7 @@ impl Doorbell for Bell {
         }
         // Where ranks share a processor, the one that this one waits for has its turn; and then this rank's other links.
         thread::yield_now();
-        yield_now().await;
+        yield_to_others().await;
         true
     }
 }

@@ -4,6 +4,8 @@ mod borrowing;
 mod in_place;
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
 
 use futures_util::FutureExt;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -51,6 +53,27 @@ async fn send(sender: &mut SharedMemorySender, chunk: u32) -> Result<(), LinkErr
 async fn receive(receiver: &mut SharedMemoryReceiver, chunk: u32) -> Result<Vec<u8>, LinkError> {
     let bytes = payload(chunk).len();
     Ok(receiver.receive(&header(chunk, bytes)).await?.to_vec())
+}
+
+/// Notes that it was called.
+struct Called(AtomicBool);
+
+impl Wake for Called {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn an_end_that_looks_again_can_go_on_as_soon_as_its_turn_has_ended() {
+    // A thread that comes then carries on with it, and does not leave it to the task, see `helped`. What the runtime brings only when it has looked at its
+    // sockets would come too late.
+    let (_sender, mut receiver) = link();
+    let called = Arc::new(Called(AtomicBool::new(false)));
+    let waker = Waker::from(Arc::clone(&called));
+    let mut receiving = std::pin::pin!(receive(&mut receiver, 0));
+    assert!(receiving.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert!(called.0.load(Ordering::SeqCst));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -200,7 +200,7 @@ impl AllReduce {
         let folder = tempfile::tempdir().map_err(Failure::failed)?;
         let exchange = Exchange {
             bytes,
-            warm_up: WARM_UP,
+            warm_up: (WARMED / bytes).clamp(WARM_UP.0, WARM_UP.1),
             steps: (MOVED / bytes).clamp(STEPS.0, STEPS.1),
             ranks: self.ranks,
             shards: self.ranks * self.shards,
@@ -249,10 +249,14 @@ fn kinds(status: &JobStatus) -> Vec<String> {
     status.links.kinds.iter().map(|kind| kind.kind.to_string()).collect()
 }
 
-/// Updates before those that are measured.
-const WARM_UP: u64 = 4;
+/// So many bytes of gradients are summed of each size before anything is measured,
+const WARMED: u64 = 32 << 20;
 
-/// So many bytes of gradients are summed of each size,
+/// in so many steps, at least and at most: of small ones so many that the system has given each rank a processor of its own. Linux took 30 ms for two ranks
+/// on two processors; before, they took turns on one.
+const WARM_UP: (u64, u64) = (4, 8_000);
+
+/// So many bytes are summed of each size then,
 const MOVED: u64 = 8 << 30;
 
 /// in so many steps, at least and at most.

@@ -4,9 +4,9 @@ use std::future::poll_fn;
 use std::mem::replace;
 use std::task::Poll;
 
-/// Ends this turn of the task: the other futures that it has joined go on, and then this one. No runtime is asked: to Tokio's own
-/// `yield_now` the task would first have to wait for timers and sockets.
-pub(super) async fn yield_to_others() {
+/// Ends this turn of the task: the other futures that it has joined go on, and then this one. No runtime is asked: with Tokio's own
+/// `yield_now` the task would be woken only after timers and sockets, and until then a thread that [helps](crate::helped) would find nothing to do.
+pub(crate) async fn yield_to_others() {
     let mut has_yielded = false;
     poll_fn(|context| {
         if replace(&mut has_yielded, true) {
