@@ -1,5 +1,5 @@
 //! A share of a state that comes from another worker. Its pieces are hashed beside the network's thread while the next ones come: little is left to hash once
-//! the last one is there.
+//! the last one is there. At first by threads of low priority, since the other workers of this host train meanwhile.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -10,10 +10,11 @@ use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{StateHash, share_hash};
 use sardana_protocol::words::WorkerId;
+use tokio::time::Instant;
 
 use super::Peers;
 use super::fetch::{FetchError, ending};
-use super::limits::BATCH_BYTES;
+use super::limits::{BATCH_BYTES, GIVES_WAY};
 use super::load::Load;
 
 /// A share that comes, with memory of its length. If one worker does not give all of it another is asked, and what came is written over.
@@ -89,6 +90,7 @@ impl IncomingShare {
         let pieces = self.peers.pieces.pieces_in(self.share);
         let lengths: Vec<usize> = pieces.map(|piece| piece.len()).collect();
         let mut lengths = &lengths[..];
+        let began = Instant::now();
         while !self.rest.is_empty() {
             self.coming = self.rest.split_to(self.rest.len().min(BATCH_BYTES));
             // Asked in this order: the batch before is being hashed when this one is waited for.
@@ -104,10 +106,14 @@ impl IncomingShare {
             let (now, later) = lengths.split_at(whole);
             lengths = later;
             let (peers, now, bytes) = (Arc::clone(&self.peers), now.to_vec(), self.begun.split_to(bytes));
+            let gives_way = began.elapsed() < GIVES_WAY;
             self.hashing = Some(Box::pin(async move {
                 let keeper = Arc::clone(&peers.keeper);
                 let hash = move || Hashed::of(&now, bytes, |bytes| keeper.moved(bytes));
-                peers.environment.blocking(hash).await
+                match gives_way {
+                    true => peers.environment.low_priority(hash).await,
+                    false => peers.environment.blocking(hash).await,
+                }
             }));
         }
         settle(&mut self.hashing, &mut self.hashed)

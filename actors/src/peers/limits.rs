@@ -45,6 +45,10 @@ pub const NEAR_LEAST_BYTES: usize = 1 << 20;
 /// each takes little beside.
 pub const BATCH_BYTES: usize = 4 << 20;
 
+/// So long a thread that hashes a state's copies gives way to the others of its host, which train: copies on one host take no longer as a rule, of several GiB. From
+/// then on it does not, since where all processors are busy it may hardly run.
+pub const GIVES_WAY: Duration = Duration::from_millis(500);
+
 /// Most links of one worker, of generations not yet known, that are kept until their `Form` comes: as many as it may have on one connection.
 /// Further ones are refused, and their sender tries again with the next generation. What they have sent unread is within its connections'
 /// windows; those through memory are bounded by [`NEAR_PARKED`].

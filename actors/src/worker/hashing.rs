@@ -17,9 +17,7 @@ use sardana_protocol::state::StatePieces;
 use tokio::time::timeout;
 
 use super::driver::HeldShare;
-
-/// So long copies on one host take at most, as a rule: several GiB.
-const GIVES_WAY: Duration = Duration::from_millis(500);
+use crate::peers::limits::GIVES_WAY;
 
 /// The shares, hashed. `sign` is called from time to time, if more of them are than the last time. None only when this process ends.
 pub(super) async fn hashed(
