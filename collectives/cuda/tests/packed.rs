@@ -81,37 +81,65 @@ fn all_that_asks_for_gpus_is_built_with_nccl() {
     }
 }
 
-/// The table and the exit code where `gpu_check` does this and all else fails.
-fn table(gpu_check: &str) -> (Option<i32>, String) {
-    table_with("exit 1", gpu_check)
+/// What the programs do beside which the table is made.
+struct Programs<'a> {
+    python3: &'a str,
+    sardana: &'a str,
+    cuda_mlp: &'a str,
+    gpu_check: &'a str,
+    /// Seconds that it is said to have taken so far.
+    taken: u32,
 }
 
-/// The same where `sardana` does this.
-fn table_with(sardana: &str, gpu_check: &str) -> (Option<i32>, String) {
-    table_beside("echo 'no PyTorch'; exit 1", sardana, gpu_check)
-}
-
-/// And where Python does this.
-fn table_beside(python: &str, sardana: &str, gpu_check: &str) -> (Option<i32>, String) {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("path");
-    fs::create_dir(&path).unwrap();
-    write_program(&path.join("python3"), python);
-    fs::copy(script("gpu-there"), place.path().join("run")).unwrap();
-    for (name, lines) in [("sardana", sardana), ("cuda_mlp", "exit 1")] {
-        write_program(&place.path().join(name), lines);
+impl Default for Programs<'_> {
+    fn default() -> Self {
+        Self {
+            python3: "echo 'no PyTorch'; exit 1",
+            sardana: "exit 1",
+            cuda_mlp: "exit 1",
+            gpu_check: "exit 1",
+            taken: 0,
+        }
     }
-    let asked = "case \"$*\" in --seed*) exit 2 ;; --free) echo noise >&2; . ./gpu_check.free; exit 0 ;; esac";
-    fs::write(place.path().join("gpu_check.free"), "echo 5\n").unwrap();
-    write_program(&place.path().join("gpu_check"), &format!("{asked}\n{gpu_check}"));
-    let others = std::env::var("PATH").unwrap();
-    let output = Command::new("bash")
-        .env("PATH", format!("{}:{others}", path.display()))
-        .arg(place.path().join("run"))
-        .arg("--quick")
-        .output()
-        .unwrap();
-    (output.status.code(), text(&output))
+}
+
+impl Programs<'_> {
+    /// The exit code and the table.
+    fn table(&self) -> (Option<i32>, String) {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("path");
+        fs::create_dir(&path).unwrap();
+        write_program(&path.join("python3"), self.python3);
+        fs::copy(script("gpu-there"), place.path().join("run")).unwrap();
+        for (name, lines) in [("sardana", self.sardana), ("cuda_mlp", self.cuda_mlp)] {
+            write_program(&place.path().join(name), lines);
+        }
+        let asked = "case \"$*\" in --seed*) exit 2 ;; --free) echo noise >&2; . ./gpu_check.free; exit 0 ;; esac";
+        fs::write(place.path().join("gpu_check.free"), "echo 5\n").unwrap();
+        write_program(&place.path().join("gpu_check"), &format!("{asked}\n{}", self.gpu_check));
+        let others = std::env::var("PATH").unwrap();
+        let output = Command::new("bash")
+            .env("PATH", format!("{}:{others}", path.display()))
+            .env("SECONDS", self.taken.to_string())
+            .arg(place.path().join("run"))
+            .arg("--quick")
+            .output()
+            .unwrap();
+        (output.status.code(), text(&output))
+    }
+}
+
+/// The same where `gpu_check` does this and all else fails.
+fn table(gpu_check: &str) -> (Option<i32>, String) {
+    let programs = Programs {
+        gpu_check,
+        ..Programs::default()
+    };
+    programs.table()
+}
+
+fn row(about: &str, what: &str, words: &str) -> String {
+    format!("{about:<24}{what:<9}{words}")
 }
 
 fn says_of_kernels(gpu_check: &str) -> Option<String> {
@@ -147,47 +175,111 @@ fn each_figure_is_a_row_and_so_is_one_that_is_missing() {
     let rows = ["exposed behind it   1.0 GiB   3.00 ms", "NCCL abort      missing  no library"];
     let says = rows.map(|row| format!("echo '{row}'")).join("; ");
     let bench = format!("case \"$1 $2\" in 'bench gpu') {says}; exit 0 ;; esac; exit 1");
-    let (_, table) = table_with(&bench, memory);
-    for row in rows {
-        let line = format!("{:<24}{:<9}{row}", "", "figure");
+    let table_with = |sardana: &str| {
+        let programs = Programs {
+            sardana,
+            gpu_check: memory,
+            ..Programs::default()
+        };
+        programs.table().1
+    };
+    let table = table_with(&bench);
+    for figure in rows {
+        let line = row("", "figure", figure);
         assert!(table.lines().any(|own| own == line), "{line}\n{table}");
     }
-    let failed = bench.replace("exit 0", "exit 1");
-    let (_, table) = table_with(&failed, memory);
-    let line = format!("{:<24}{:<9}{}", "figures", "FAILED", rows[1]);
+    let table = table_with(&bench.replace("exit 0", "exit 1"));
+    let line = row("figures", "FAILED", rows[1]);
     assert!(table.lines().any(|own| own == line), "{line}\n{table}");
 }
 
 #[test]
 fn pytorch_is_compared_with_where_it_is_and_fails_nothing_where_it_is_not() {
-    let line = |about: &str, what: &str, words: &str| format!("{about:<24}{what:<9}{words}");
-    let (_, table) = table("exit 1");
+    let (_, table) = Programs::default().table();
     assert!(
-        table.lines().any(|own| own == line("PyTorch", "skipped", "no PyTorch")),
+        table.lines().any(|own| own == row("PyTorch", "skipped", "no PyTorch")),
         "{table}"
     );
     // It is given the script, the program, and what to compute on.
     let python = "echo \"median $1 $2 $3 $4\"; echo 'round 1'";
-    let (_, table) = table_beside(python, "exit 1", "exit 1");
-    let compared = line("", "figure", "median ./cuda_mlp.py ./cuda_mlp --device cuda");
+    let programs = Programs {
+        python3: python,
+        ..Programs::default()
+    };
+    let (_, table) = programs.table();
+    let compared = row("", "figure", "median ./cuda_mlp.py ./cuda_mlp --device cuda");
     assert!(table.lines().any(|own| own == compared), "{table}");
     assert!(!table.contains("round 1"), "{table}");
 }
 
 #[test]
+fn a_job_by_nccl_says_what_has_summed_and_is_of_a_worker_for_each_gpu() {
+    let state = format!("echo final state {}", "5".repeat(64));
+    let found = |gpus: &str, by_nccl: &str| {
+        let sardana = format!("case \"$1\" in doctor) printf '{gpus}'; exit 0 ;; esac; exit 1");
+        let cuda_mlp = format!("case \"$*\" in *--nccl*) {by_nccl} ;; *) {state} ;; esac");
+        let programs = Programs {
+            sardana: &sardana,
+            cuda_mlp: &cuda_mlp,
+            ..Programs::default()
+        };
+        let (_, table) = programs.table();
+        let mut rows = table.lines().filter(|line| line.starts_with("job-nccl "));
+        rows.next().unwrap_or_else(|| panic!("{table}")).to_owned()
+    };
+    let three = "GPU 0 fine\\nGPU 1 fine\\nGPU 2 fine\\n";
+    let summed = format!("echo all ranks sum by NCCL; echo 'epoch 1, -n' $5; {state}");
+    assert_eq!(found(three, &summed), row("job-nccl", "ok", "3 workers; epoch 1, -n 3"));
+    let shared = format!("echo links sum, and not NCCL: two on one; {state}");
+    let limited = "2 workers; links sum, and not NCCL: two on one";
+    assert_eq!(found("GPU 0 fine\\n", &shared), row("job-nccl", "limited", limited));
+    let neither = found(three, &state);
+    assert!(
+        neither.contains("FAILED   expected sums by NCCL, or why not, found neither"),
+        "{neither}"
+    );
+    for died in [format!("{summed}; exit 3"), "echo all ranks sum by NCCL".to_owned()] {
+        let died = found(three, &died);
+        assert!(died.contains("FAILED   exit code "), "{died}");
+    }
+}
+
+#[test]
+fn what_hangs_is_ended_and_what_no_time_is_left_for_is_said() {
+    // A second is left, which the kernels take.
+    let programs = Programs {
+        gpu_check: "exec sleep infinity",
+        taken: 579,
+        ..Programs::default()
+    };
+    let (code, table) = programs.table();
+    assert_eq!(code, Some(1), "{table}");
+    let hung = row("kernels", "FAILED", "exit code 124; ");
+    assert!(table.lines().any(|own| own.starts_with(&hung)), "{table}");
+    for line in [
+        row("job-cpu", "FAILED", "exit code 124; no time was left"),
+        row("figures", "FAILED", "no time was left"),
+        row("PyTorch", "skipped", "no time was left"),
+    ] {
+        assert!(table.lines().any(|own| own == line), "{line}\n{table}");
+    }
+    assert!(table.contains("not all is as it should be"), "{table}");
+}
+
+#[test]
 fn memory_that_others_may_have_fails_nothing_and_a_process_that_is_left_does() {
-    let row = |gpu_check: &str| {
+    let left_behind = |gpu_check: &str| {
         let (_, table) = table(gpu_check);
         let mut rows = table.lines().filter(|line| line.starts_with("left-behind "));
         rows.next().unwrap_or_else(|| panic!("{table}")).to_owned()
     };
     // It is asked before and behind this.
-    let fewer = row("sed -i 's/echo 5/echo 3/' gpu_check.free");
+    let fewer = left_behind("sed -i 's/echo 5/echo 3/' gpu_check.free");
     assert!(
         fewer[24..].starts_with("skipped  2 bytes of the GPU are no longer free: others use it"),
         "{fewer}"
     );
-    let left = row("cp \"$(command -v sleep)\" left && ./left infinity &");
+    let left = left_behind("cp \"$(command -v sleep)\" left && ./left infinity &");
     let pid = left.rsplit_once("expected no process of these programs, found ").unwrap().1;
     assert!(Command::new("kill").arg(pid).status().unwrap().success(), "{left}");
     assert!(left[24..].starts_with("FAILED "), "{left}");

@@ -20,7 +20,7 @@ fn run(site: &Site, workers: u32, gpus: &[&str], more: impl IntoIterator<Item = 
     run.arguments = vec!["--nccl".into()];
     run.environment.extend([
         env("TWIN_NCCL", meetings.path()),
-        env("RUST_LOG", "warn,sardana_actors::worker::ring=info"),
+        env("RUST_LOG", "warn,sardana_actors::worker::rings=info"),
     ]);
     run.environment.extend(more);
     run.ends()
