@@ -80,6 +80,16 @@ pub fn check_accuracy(summary: &Summary, at_least: Option<f64>) -> Result<()> {
     Ok(())
 }
 
+/// How fast a job is, to be put behind what it has reached. Nothing where that is not known yet, or it stands still.
+#[must_use]
+pub fn speed(samples_per_second: f64) -> String {
+    if samples_per_second > 0.0 {
+        format!("  {samples_per_second:.0} samples/s")
+    } else {
+        String::new()
+    }
+}
+
 /// A result as people read it: parts of a whole in percent.
 #[must_use]
 pub fn result(name: &str, value: f64) -> String {
@@ -194,9 +204,9 @@ impl Shown {
                 let epoch = report.step.get() / self.steps_per_epoch + 1;
                 let all = self.steps.div_ceil(self.steps_per_epoch);
                 let line = format!(
-                    "epoch {epoch:>3} of {all}  {}  {}",
+                    "epoch {epoch:>3} of {all}  {}{}",
                     self.epoch.words(&self.names),
-                    self.speed(now)
+                    speed(self.rate.per_second(now))
                 );
                 self.line(&line);
                 self.epoch = Sums::default();
@@ -210,16 +220,12 @@ impl Shown {
         step.add(last);
         bar.set_position(done);
         bar.set_message(format!(
-            "epoch {}  {}  {}{}",
+            "epoch {}  {}{}{}",
             last.step.get() / self.steps_per_epoch + 1,
             step.words(&self.names),
-            self.speed(now),
+            speed(self.rate.per_second(now)),
             self.to_go(now, done)
         ));
-    }
-
-    fn speed(&self, now: Duration) -> String {
-        format!("{:.0} samples/s", self.rate.per_second(now))
     }
 
     /// How long it will take, at the speed of the last seconds.
@@ -252,6 +258,12 @@ mod tests {
     use sardana::Step;
 
     use super::*;
+
+    #[test]
+    fn a_speed_that_is_not_known_is_not_shown_as_none() {
+        assert_eq!(speed(0.0), "");
+        assert_eq!(speed(1_250.4), "  1250 samples/s");
+    }
 
     #[test]
     fn a_pace_leaves_out_what_is_told_first() {

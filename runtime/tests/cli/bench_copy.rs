@@ -94,7 +94,12 @@ fn what_does_not_fit_is_refused_before_anything_begins() {
     );
     assert_eq!(out, "");
     let [_, err] = said(&mut sardana("bench copy --state 1MiB --dir no/such/folder"), 1);
-    has(&err, &["no folder can be made in no/such/folder", "No such file"]);
+    let expected = [
+        "expected a folder that files can be written to, found no/such/folder",
+        "No such file",
+        "create it, or name another one by --dir",
+    ];
+    has(&err, &expected);
     for (wrong, expected) in [
         ("--state nothing", "expected a size from 4B to 4GiB"),
         ("--ranks 0", "0 is not in 1..=16"),

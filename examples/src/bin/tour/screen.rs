@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use console::{Term, style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sardana::operator::count;
+use sardana_examples::showing::speed;
 
 /// Without a terminal, progress is a line every so many steps.
 const LINE_EVERY: u64 = 100;
@@ -80,7 +81,8 @@ impl Screen {
             world_size,
         } = progress;
         let workers = count(*world_size, "worker");
-        let words = format!("epoch {epoch}  loss {loss:.4}  {samples_per_second:.0} samples/s  {generation}  {workers}");
+        let speed = speed(*samples_per_second);
+        let words = format!("epoch {epoch}  loss {loss:.4}{speed}  {generation}  {workers}");
         if let Some(bar) = &*self.bar.borrow() {
             bar.set_position(*step);
             bar.set_message(words);

@@ -85,9 +85,7 @@ impl Copy {
         // What cannot fit is said before anything is measured.
         self.check_memory(available())?;
         let parent = self.dir.clone().unwrap_or_else(std::env::temp_dir);
-        let place = tempfile::tempdir_in(&parent);
-        let place =
-            place.map_err(|error| Failure::Failed(format!("no folder can be made in {}: {error}", parent.display())))?;
+        let place = tempfile::tempdir_in(&parent).map_err(|error| cannot_write(&parent, &error))?;
         self.check_disk(&parent, free(&parent)?)?;
         let progress = Progress::new();
         let report = runtime()?.block_on(async {
@@ -198,6 +196,13 @@ impl Copy {
             sizes::words(left),
         ))
     }
+}
+
+fn cannot_write(folder: &Path, error: &std::io::Error) -> Failure {
+    Failure::Failed(format!(
+        "expected a folder that files can be written to, found {}: {error}; create it, or name another one by --dir",
+        folder.display()
+    ))
 }
 
 /// What processes and their files take besides.
