@@ -110,9 +110,10 @@ impl IncomingShare {
             self.hashing = Some(Box::pin(async move {
                 let keeper = Arc::clone(&peers.keeper);
                 let hash = move || Hashed::of(&now, bytes, |bytes| keeper.moved(bytes));
-                match gives_way {
-                    true => peers.environment.low_priority(hash).await,
-                    false => peers.environment.blocking(hash).await,
+                if gives_way {
+                    peers.environment.low_priority(hash).await
+                } else {
+                    peers.environment.blocking(hash).await
                 }
             }));
         }
