@@ -67,10 +67,16 @@ pub fn tiles(tiles: u64) -> Option<Geometry> {
     of(tiles.min(MOST_BLOCKS), THREADS.min(TILE as u32))
 }
 
-/// For `squares` of so many tensors, one block each. None where there are none, or more than a launch has blocks: cut the table then.
+/// For `squares` of so many tiles, one block each. None where there are none, or more than a launch has blocks: cut the table then.
 #[must_use]
-pub fn squares(tensors: u64) -> Option<Geometry> {
-    of(tensors, THREADS)
+pub fn squares(tiles: u64) -> Option<Geometry> {
+    of(tiles, THREADS)
+}
+
+/// For `tree_sums` of so many rows, one block each. None where there are none, or more than a launch has blocks: cut the table then.
+#[must_use]
+pub fn tree_sums(rows: u64) -> Option<Geometry> {
+    of(rows, THREADS)
 }
 
 /// For `hash_pieces` of so many pieces, one block each. None where there are none, or more than a launch has blocks: cut the table then.
@@ -109,10 +115,18 @@ mod tests {
 
     #[test]
     fn nothing_is_no_launch_and_no_launch_has_more_blocks_than_it_may() {
-        for nothing in [elements(0), tiles(0), squares(0), pieces(0), product(0, 5), product(5, 0)] {
+        for nothing in [
+            elements(0),
+            tiles(0),
+            squares(0),
+            tree_sums(0),
+            pieces(0),
+            product(0, 5),
+            product(5, 0),
+        ] {
             assert_eq!(nothing, None);
         }
-        assert_eq!((squares(1 << 31), pieces(u64::MAX)), (None, None));
+        assert_eq!((squares(1 << 31), tree_sums(1 << 31), pieces(u64::MAX)), (None, None, None));
         assert_eq!((product(u32::MAX, 1), product(65_535 * 64 + 1, 1)), (None, None));
         assert_eq!(product(65_535 * 64, u32::MAX).map(|all| all.grid), Some([1 << 26, 65_535, 1]));
     }

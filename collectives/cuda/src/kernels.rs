@@ -186,8 +186,10 @@ kernels! {
     NESTEROV = Updates nesterov(values: Address, velocities: Address, sum: Address, by: Descent, length: U64);
     /// [`updates::adam`](crate::reference::updates::adam): Adam and `AdamW`.
     ADAM = Updates adam(values: Address, means: Address, squares: Address, sum: Address, by: Moments, length: U64);
-    /// [`norms::squares`](crate::reference::norms::squares) of each row of a table. `out` has an f64 for each.
-    SQUARES = Norms squares(out: Address, tensors: Address, divisor: F32);
+    /// [`norms::squares`](crate::reference::norms::squares) of each tile of the `count` rows of a table. `out` has an f64 for each.
+    SQUARES = Norms squares(out: Address, tensors: Address, count: U32, divisor: F32);
+    /// [`norms::tree_sum`](crate::reference::norms::tree_sum) of each row of a table, which are changed. `out` has an f64 for each.
+    TREE_SUMS = Norms tree_sums(out: Address, rows: Address);
     /// [`hashes::hash`](crate::reference::hashes::hash) of each row of a table. `out` has 32 bytes for each, and is a multiple of 4.
     HASH_PIECES = Hashes hash_pieces(out: Address, pieces: Address);
     /// [`dense::forward`](crate::reference::dense::forward).

@@ -11,6 +11,9 @@ pub const MAX_SHARDS: usize = 32;
 /// Elements that a block of `pack_*` and `unpack_*` moves at once.
 pub const TILE: u64 = 1_024;
 
+/// Elements that a block of `squares` adds up.
+pub const SQUARES_TILE: u64 = 16_384;
+
 /// Most bytes of a piece that `hash_pieces` hashes: 1 MiB.
 pub const MAX_PIECE_BYTES: u64 = 1 << 20;
 
@@ -69,11 +72,48 @@ impl Tensor {
     }
 }
 
-/// A row of the table that `squares` reads.
+/// A row of the table that `squares` reads. Made by [`Values::table`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Values {
     /// The address of the first f32.
+    pub at: u64,
+    /// How many there are.
+    pub length: u64,
+    /// Tiles of all rows before it, of [`SQUARES_TILE`] elements each.
+    pub tiles_before: u64,
+}
+
+impl Values {
+    /// The table of tensors, each as its address and its elements; and how many tiles they have together.
+    #[must_use]
+    pub fn table(tensors: &[(u64, u64)]) -> (Vec<Self>, u64) {
+        let mut tiles_before = 0;
+        let mut row = |&(at, length): &(u64, u64)| {
+            let row = Self {
+                at,
+                length,
+                tiles_before,
+            };
+            tiles_before += row.tiles();
+            row
+        };
+        let table = tensors.iter().map(&mut row).collect();
+        (table, tiles_before)
+    }
+
+    /// How many tiles it has.
+    #[must_use]
+    pub const fn tiles(&self) -> u64 {
+        self.length.div_ceil(SQUARES_TILE)
+    }
+}
+
+/// A row of the table that `tree_sums` reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Terms {
+    /// The address of the first f64. They are changed.
     pub at: u64,
     /// How many there are.
     pub length: u64,
@@ -202,6 +242,16 @@ mod tests {
         let (table, tiles) = Tensor::table(&[(1, 0, 1_024), (2, 4_096, 0), (3, 4_096, 1_025), (4, 8_256, 1)]);
         assert_eq!(table.iter().map(|row| row.tiles_before).collect::<Vec<_>>(), [0, 1, 1, 3]);
         assert_eq!(tiles, 4);
+    }
+
+    #[test]
+    fn tiles_of_squares_are_counted_as_those_of_gradients() {
+        let (table, tiles) = Values::table(&[(1, 16_384), (2, 0), (3, 16_385), (4, 1)]);
+        assert_eq!(table.iter().map(|row| row.tiles_before).collect::<Vec<_>>(), [0, 1, 1, 3]);
+        assert_eq!(
+            (table.iter().map(Values::tiles).collect::<Vec<_>>(), tiles),
+            (vec![1, 0, 2, 1], 4)
+        );
     }
 
     #[test]

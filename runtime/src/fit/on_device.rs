@@ -8,17 +8,18 @@ use sardana_cuda::device::{
     Device, DeviceError, DeviceTensor, LentTensor, Pinned, SharedTensor, Stream, Transfer, View, ViewMut,
 };
 use sardana_cuda::gradient::{DeviceSum, MeanOnDevice, SumRoom};
-use sardana_cuda::parameters::{Adam, Descent, MAX_PIECE_BYTES};
+use sardana_cuda::parameters::{Adam, Descent, MAX_PIECE_BYTES, SQUARES_TILE};
 use sardana_protocol::limits::PIECE_BYTES;
 
 use super::network::{DeviceNetwork, Network};
+use super::norm::TILE;
 use super::tensor::Tensor;
 use super::updating::Updating;
 use crate::model::{Mean, ModelError, PieceHash};
 use crate::optim::{DeviceUpdate, Update};
 
-/// What devices hash at once is what the host does.
-const _: () = assert!(MAX_PIECE_BYTES == PIECE_BYTES as u64);
+/// What devices hash and add up at once is what the host does.
+const _: () = assert!(MAX_PIECE_BYTES == PIECE_BYTES as u64 && SQUARES_TILE == TILE as u64);
 
 /// All is done in order.
 const ON: Stream = Stream::Compute;

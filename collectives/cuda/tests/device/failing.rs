@@ -128,6 +128,7 @@ fn tables_of_tensors_that_have_no_place_are_refused() {
             let large = DeviceTensor::<u8>::unset(device, Stream::Compute, (1 << 20) + 1).unwrap();
             let mut hash = DeviceTensor::<u8>::unset(device, Stream::Compute, 33).unwrap();
             let mut norms = DeviceTensor::unset(device, Stream::Compute, 2).unwrap();
+            let mut terms = DeviceTensor::unset(device, Stream::Compute, 3).unwrap();
             vec![
                 (
                     on.pack(&mut bytes.view_mut(), &[(4, five.view())], false),
@@ -143,6 +144,7 @@ fn tables_of_tensors_that_have_no_place_are_refused() {
                     "a place within 20 bytes",
                 ),
                 (on.squares(&mut norms.view_mut(), &[four.view()], 1.0), "squares"),
+                (on.tree_sums(&mut norms.view_mut(), &mut [terms.view_mut()]), "tree_sums"),
                 (
                     on.hash_pieces(&mut hash.part_mut(0..32), &[large.view()]),
                     "a piece of at most 1048576 bytes",

@@ -249,7 +249,7 @@ fn parameters_follow_their_gradients() {
 #[test]
 fn norms_and_hashes_of_many_tensors() {
     each(|device, stream, numbers| {
-        let all: Vec<Vec<f32>> = [0, 1, 9, 2_049].map(|length| numbers.near(length)).to_vec();
+        let all: Vec<Vec<f32>> = [0, 1, 9, 2_049, 40_000].map(|length| numbers.near(length)).to_vec();
         let own: Vec<_> = all
             .iter()
             .map(|values| DeviceTensor::from_slice(device, stream, values).unwrap())
@@ -261,6 +261,16 @@ fn norms_and_hashes_of_many_tensors() {
             &out,
             &all.iter().map(|values| norms::squares(values, 3.0)).collect::<Vec<_>>(),
         );
+        let mut thirds = |length| numbers.near(length).iter().map(|&value| f64::from(value) / 3.0).collect();
+        let terms: Vec<Vec<f64>> = [0, 1, 700].map(&mut thirds).to_vec();
+        let mut own: Vec<_> = terms
+            .iter()
+            .map(|terms| DeviceTensor::from_slice(device, stream, terms).unwrap())
+            .collect();
+        let mut out = DeviceTensor::unset(device, stream, own.len()).unwrap();
+        let mut views: Vec<_> = own.iter_mut().map(DeviceTensor::view_mut).collect();
+        device.on(stream).tree_sums(&mut out.view_mut(), &mut views).unwrap();
+        same(&out, &terms.iter().map(|terms| norms::tree_sum(terms)).collect::<Vec<_>>());
         let pieces: Vec<Vec<u8>> = [0, 1, 64, 1_025, 5_000]
             .map(|length| numbers.all::<f32>(length).iter().map(|value| value.to_bits() as u8).collect())
             .to_vec();

@@ -4,7 +4,7 @@ use super::{Argument, Enqueue, Float, require};
 use crate::device::{DeviceError, DeviceTensor, View, ViewMut};
 use crate::geometry;
 use crate::kernels::{self, Kernel};
-use crate::parameters::{MAX_PIECE_BYTES, Piece, Tensor, Values};
+use crate::parameters::{MAX_PIECE_BYTES, Piece, Tensor, Terms, Values};
 
 /// Bytes of a hash.
 const HASH_BYTES: u64 = 32;
@@ -78,26 +78,59 @@ impl Enqueue<'_> {
         self.launch(kernel, geometry::tiles(tiles), &arguments)
     }
 
-    /// The sum of squares of each tensor's values over `divisor`, in f64.
+    /// The sum of squares of each tensor's values over `divisor`, in f64: see [`squares`](crate::reference::norms::squares).
     ///
     /// # Errors
     /// When `out` has not one element for each tensor, or the device has failed.
     pub fn squares(&self, out: &mut ViewMut<'_, f64>, tensors: &[View<'_, f32>], divisor: f32) -> Result<(), DeviceError> {
         let kernel = &kernels::SQUARES;
-        let count = tensors.len() as u64;
-        let to = self.write(kernel, out, count)?;
-        let mut rows = Vec::with_capacity(tensors.len());
+        self.write(kernel, out, tensors.len() as u64)?;
         for tensor in tensors {
-            let length = tensor.len() as u64;
-            self.read(kernel, tensor, length)?;
-            rows.push(Values {
-                at: tensor.address(),
+            self.read(kernel, tensor, tensor.len() as u64)?;
+        }
+        let rows: Vec<_> = tensors.iter().map(|tensor| (tensor.address(), tensor.len() as u64)).collect();
+        let (rows, tiles) = Values::table(&rows);
+        let (table, count) = self.table(kernel, &rows)?;
+        // Its sums are added up and it is freed in the order of this stream.
+        let of_tiles = DeviceTensor::<f64>::unset(self.device, self.stream, tiles as usize)?;
+        let arguments = [
+            Argument::address(of_tiles.view().address()),
+            Argument::address(table.view().address()),
+            count.into(),
+            divisor.into(),
+        ];
+        self.launch(kernel, geometry::squares(tiles), &arguments)?;
+        let terms = rows.iter().map(|row| Terms {
+            at: of_tiles.view().address() + row.tiles_before * size_of::<f64>() as u64,
+            length: row.tiles(),
+        });
+        self.trees(out, &terms.collect::<Vec<_>>())
+    }
+
+    /// The sum of each row's terms, in f64, in an order that their number decides: see [`tree_sum`](crate::reference::norms::tree_sum). The terms are
+    /// changed.
+    ///
+    /// # Errors
+    /// When `out` has not one element for each row, or the device has failed.
+    pub fn tree_sums(&self, out: &mut ViewMut<'_, f64>, rows: &mut [ViewMut<'_, f64>]) -> Result<(), DeviceError> {
+        let mut table = Vec::with_capacity(rows.len());
+        for row in rows {
+            let length = row.read().len() as u64;
+            self.write(&kernels::TREE_SUMS, row, length)?;
+            table.push(Terms {
+                at: row.read().address(),
                 length,
             });
         }
-        let (table, _) = self.table(kernel, &rows)?;
-        let arguments = [to, Argument::address(table.view().address()), divisor.into()];
-        self.launch(kernel, geometry::squares(count), &arguments)
+        self.trees(out, &table)
+    }
+
+    fn trees(&self, out: &mut ViewMut<'_, f64>, rows: &[Terms]) -> Result<(), DeviceError> {
+        let kernel = &kernels::TREE_SUMS;
+        let to = self.write(kernel, out, rows.len() as u64)?;
+        let (table, count) = self.table(kernel, rows)?;
+        let arguments = [to, Argument::address(table.view().address())];
+        self.launch(kernel, geometry::tree_sums(count.into()), &arguments)
     }
 
     /// The BLAKE3 hash of each piece: 32 bytes of `out` for each.

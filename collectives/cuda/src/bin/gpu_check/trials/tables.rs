@@ -2,19 +2,20 @@
 
 use sardana_cuda::device::{DeviceTensor, Float};
 use sardana_cuda::kernels::{self, Kernel};
-use sardana_cuda::parameters::MAX_PIECE_BYTES;
+use sardana_cuda::parameters::{MAX_PIECE_BYTES, SQUARES_TILE};
 use sardana_cuda::reference::{Number, hashes, norms, tensors};
 
 use super::Run;
 use crate::numbers::Any;
 use crate::on::{Both, On, Tried, Wrong};
 
-pub(super) const TRIALS: [(Kernel, Run); 6] = [
+pub(super) const TRIALS: [(Kernel, Run); 7] = [
     (kernels::PACK_F32, packed::<f32>),
     (kernels::PACK_F64, packed::<f64>),
     (kernels::UNPACK_F32, unpacked::<f32>),
     (kernels::UNPACK_F64, unpacked::<f64>),
     (kernels::SQUARES, squares),
+    (kernels::TREE_SUMS, trees),
     (kernels::HASH_PIECES, pieces),
 ];
 
@@ -75,7 +76,8 @@ fn unpacked<T: Float + Any + Number>(on: &mut On<'_>) -> Tried {
 fn squares(on: &mut On<'_>) -> Tried {
     for divisor in [1.0, 3.0] {
         let mut tensors = Vec::new();
-        for length in on.lengths() {
+        let tile = SQUARES_TILE as usize;
+        for length in on.lengths().into_iter().chain([tile, 3 * tile + 1]) {
             tensors.extend([on.drawn(true, length)?, on.drawn(false, length)?]);
         }
         let views: Vec<_> = tensors.iter().map(|(_, tensor)| tensor.view()).collect();
@@ -85,6 +87,22 @@ fn squares(on: &mut On<'_>) -> Tried {
         on.same(&out, &expected)?;
     }
     Ok(())
+}
+
+fn trees(on: &mut On<'_>) -> Tried {
+    let (mut expected, mut rows) = (Vec::new(), Vec::new());
+    for length in on.lengths().into_iter().chain([1_023, 1_024, 1_025]) {
+        // Sums of thirds are rounded.
+        let thirds = (0..length).map(|_| on.below(1 << 52) as f64 / 3.0).collect();
+        for (terms, there) in [on.any(length)?, on.there(thirds)?] {
+            expected.push(norms::tree_sum(&terms));
+            rows.push(there);
+        }
+    }
+    let mut out = on.room::<f64>(rows.len())?;
+    let mut views: Vec<_> = rows.iter_mut().map(DeviceTensor::view_mut).collect();
+    on.enqueue().tree_sums(&mut out.view_mut(), &mut views)?;
+    on.same(&out, &expected)
 }
 
 /// Lengths at which blocks, chunks and trees of them end.
