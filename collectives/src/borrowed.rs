@@ -7,6 +7,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::limits::SEEN_PAGES;
+use crate::mapping::Mapping;
 use crate::pages::SeenPages;
 
 /// Bytes that stay as they are until this value is dropped: their owner writes there only after that.
@@ -109,6 +110,11 @@ impl Borrowed {
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
         }
+    }
+
+    /// In what this process has mapped them.
+    pub(crate) fn mapping(&self) -> &Mapping {
+        self.pages.mapping()
     }
 
     /// So many bytes from `at` on, also beyond these: of those that [lie together](Self::lie_together) with them.

@@ -1,7 +1,7 @@
 //! How Sardana sums gradients: the bytes of a gradient, which rank adds what in which order, and the links that carry it.
 //!
 //! - [`layout`]: where each tensor lies in a gradient's bytes; [`gradient`]: the buffers, and the finished sum.
-//! - [`pages`]: memory that other processes of the host can read where it lies.
+//! - [`mapping`]: memory of which something else may be told, such as a GPU's driver; [`pages`]: memory that other processes of the host can read where it lies.
 //! - [`runs`]: bytes that are read where they lie; [`reduce`]: the additions themselves; [`stores`]: whether what is written goes past the caches; [`compression`]: f32 as halves on their way, and how far off the sum may be then.
 //! - [`links`]: streams between ranks, over QUIC or within a process.
 //! - [`ring`]: executes a rank's part of a plan step after step over links; [`moves`]: what goes over the hops of a ring plan.
@@ -24,6 +24,7 @@ pub mod helped;
 pub mod layout;
 pub mod limits;
 pub mod links;
+pub mod mapping;
 pub mod moves;
 pub mod pages;
 pub mod reduce;

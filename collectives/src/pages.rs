@@ -19,21 +19,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use memmap2::{Mmap, MmapOptions, MmapRaw};
+use memmap2::MmapOptions;
 use sardana_protocol::limits::MAX_GRADIENT_BYTES;
 
 use crate::limits::MOST_PAGES;
+use crate::mapping::Mapping;
 
 /// Memory with a descriptor, all zeros at first.
 pub struct Pages {
     number: u64,
-    map: MmapRaw,
+    mapping: Mapping,
     file: File,
     readers: Mutex<Vec<Reading>>,
 }
 
 /// The same memory as another process sees it.
-pub(crate) struct SeenPages(Mmap);
+pub(crate) struct SeenPages(Mapping);
 
 /// Bytes that stay as they are as long as someone may read them, and the pages in which they lie, if they do.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +87,7 @@ impl Pages {
         })?;
         Ok(Self {
             number: MADE.fetch_add(1, Ordering::Relaxed),
-            map,
+            mapping: Mapping::new(map, true),
             file,
             readers: Mutex::default(),
         })
@@ -95,13 +96,19 @@ impl Pages {
     /// Where they begin. Who writes there sees to it that nothing [reads](Self::are_read) it then.
     #[must_use]
     pub fn start(&self) -> *mut u8 {
-        self.map.as_mut_ptr()
+        self.mapping.start()
     }
 
     /// How many bytes they have.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.map.len()
+        self.mapping.bytes()
+    }
+
+    /// As what this process has mapped them.
+    #[must_use]
+    pub const fn mapping(&self) -> &Mapping {
+        &self.mapping
     }
 
     /// What no other pages of this process are called.
@@ -164,10 +171,13 @@ impl SeenPages {
             return Err(io::Error::other(most));
         }
         check_kept(file)?;
-        // SAFETY: they are sealed against shrinking, so that what is mapped stays. Their owner leaves alone what it has shown until it is read. That is a
-        // worker of the same job and user; if it breaks its word these are numbers of its own choice, which it could have sent as well.
-        let map = unsafe { Mmap::map(file) };
-        map.map(Self).inspect_err(|_| go_blind())
+        let map = MmapOptions::new().map_raw_read_only(file);
+        map.map(|map| Self(Mapping::new(map, false))).inspect_err(|_| go_blind())
+    }
+
+    /// As what this process has mapped them.
+    pub(crate) const fn mapping(&self) -> &Mapping {
+        &self.0
     }
 }
 
@@ -192,7 +202,10 @@ impl Deref for SeenPages {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.0
+        // SAFETY: they are sealed against shrinking, so that what is mapped stays, as long as this value does. Their owner leaves alone what it has shown
+        // until it is read. That is a worker of the same job and user; if it breaks its word these are numbers of its own choice, which it could have sent
+        // as well.
+        unsafe { slice::from_raw_parts(self.0.start(), self.0.bytes()) }
     }
 }
 
@@ -310,6 +323,6 @@ impl fmt::Debug for Pages {
 
 impl fmt::Debug for SeenPages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SeenPages").field(&self.len()).finish()
+        f.debug_tuple("SeenPages").field(&self.0).finish()
     }
 }

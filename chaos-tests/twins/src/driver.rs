@@ -90,6 +90,10 @@ pub enum Count {
     Calls = 7,
     /// Events recorded.
     Records = 8,
+    /// Memory of the host of which the driver was told that the device only reads it.
+    ReadOnly = 9,
+    /// Bytes of the host's memory of which the driver was told.
+    Registered = 10,
 }
 
 /// What a program has not given back.

@@ -12,7 +12,7 @@ use crate::raw::library::{self, OpenLibrary};
 const INSTALL: &str = "install NVIDIA's driver, or run on processors with `--device cpu`";
 
 /// The driver's functions that this crate calls, or the bindings for it.
-pub const FUNCTIONS: [&str; 43] = [
+pub const FUNCTIONS: [&str; 44] = [
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
     "cuCtxSynchronize",
@@ -52,6 +52,7 @@ pub const FUNCTIONS: [&str; 43] = [
     "cuModuleLoadData",
     "cuModuleLoadDataEx",
     "cuModuleUnload",
+    "cuPointerGetAttribute",
     "cuStreamCreate",
     "cuStreamDestroy_v2",
     "cuStreamSynchronize",

@@ -12,11 +12,12 @@ use super::memory::{Memory, Owner, Writing};
 use super::resident::{Resident, ResidentError};
 use super::room::Room;
 use super::writer::Written;
-use super::{GradientWriter, WriteMode};
+use super::{GradientWriter, Places, WriteMode};
 use crate::block_on::block_on;
 use crate::borrowed::Borrowed;
 use crate::layout::Layout;
 use crate::limits::CHUNK_BYTES;
+use crate::mapping::Mapping;
 use crate::pages::InPlace;
 
 /// The bytes of one gradient: of a shard, or a running sum over a prefix of the shards, or room for a finished sum.
@@ -44,7 +45,7 @@ impl GradientBuffer {
     /// Room for one gradient, all zeros: what an empty shard contributes.
     #[must_use]
     pub fn zeros(layout: &Layout) -> Self {
-        Self::of(vec![0; layout.bytes()])
+        Self::in_room(Room::zeros(layout.bytes()))
     }
 
     /// The same, in [pages](crate::pages) that other processes of this host can read where they lie, if there are such: for what is passed on as it is.
@@ -89,11 +90,11 @@ impl GradientBuffer {
         !self.borrowed.is_empty()
     }
 
-    /// The bytes `range`, in the runs in which they lie. No element is split.
+    /// The bytes `range`, in the runs in which they lie, each with what it is mapped as. No element is split.
     ///
     /// # Panics
     /// When there are not so many, or some of them lie [elsewhere](Self::lower).
-    pub(super) fn runs(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
+    pub(super) fn runs(&self, range: Range<usize>) -> impl Iterator<Item = (&[u8], Option<&Mapping>)> {
         let here = self.memory.all().expect("a gradient is brought here before it is read");
         let mut left = range;
         iter::from_fn(move || {
@@ -110,8 +111,11 @@ impl GradientBuffer {
             let run = left.start..end;
             left.start = end;
             (!run.is_empty()).then(|| match first {
-                Some(chunk) => chunk.and_what_follows(run.start % CHUNK_BYTES, run.len()),
-                None => &here[run],
+                Some(chunk) => {
+                    let bytes = chunk.and_what_follows(run.start % CHUNK_BYTES, run.len());
+                    (bytes, Some(chunk.mapping()))
+                }
+                None => (&here[run], self.memory.mapping()),
             })
         })
     }
@@ -295,6 +299,11 @@ impl GradientBuffer {
 
     pub(super) fn writing(&mut self) -> Writing<'_> {
         self.memory.writing()
+    }
+
+    /// For what comes there from elsewhere.
+    pub(super) fn places(&self) -> Places {
+        Places(self.memory.shared())
     }
 
     pub(super) fn view(&self) -> GradientView {

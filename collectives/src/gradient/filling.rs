@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{GradientBuffer, GradientView, Resident};
+use super::{GradientBuffer, GradientView, Places, Resident};
 use crate::borrowed::Borrowed;
 use crate::coming::Coming;
 use crate::layout::Layout;
@@ -60,6 +60,12 @@ impl<'a> Filling<'a> {
             self.buffer.renew(self.layout);
             self.view.come(self.buffer.view());
         }
+    }
+
+    /// For chunks that come from elsewhere, and are not filled otherwise.
+    pub(crate) fn places(&mut self) -> Places {
+        self.begin();
+        self.buffer.places()
     }
 
     /// As [`GradientBuffer::room_beside`].

@@ -11,32 +11,25 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::on_their_way::{Counted, OnTheirWay};
+use super::lowering::Lowering;
+use super::on_their_way::OnTheirWay;
 use super::resident::{Elsewhere, Resident, ResidentError};
 use super::room::Room;
 use super::shown::{Shown, parts};
 use crate::layout::Layout;
 use crate::limits::CHUNK_BYTES;
+use crate::mapping::Mapping;
 use crate::pages::InPlace;
-
-/// Room for a part of a gradient that comes from elsewhere, at most [`LOWERED_BYTES`](crate::limits::LOWERED_BYTES). One that is dropped unwritten fails.
-#[derive(Debug)]
-pub struct Lowering {
-    range: Range<usize>,
-    /// Until it is written, or has failed.
-    memory: Option<(Arc<Memory>, Counted)>,
-    shown: Arc<Shown>,
-}
 
 /// Bytes in chunks of [`CHUNK_BYTES`].
 #[derive(Debug)]
 pub(super) struct Memory {
-    room: Room,
-    shown: Arc<Shown>,
+    pub(super) room: Room,
+    pub(super) shown: Arc<Shown>,
     elsewhere: Mutex<Elsewhere>,
     /// Whether some of it lies there, which a reader of all bytes looks at each time.
     some_elsewhere: Arc<AtomicBool>,
-    on_their_way: Arc<OnTheirWay>,
+    pub(super) on_their_way: Arc<OnTheirWay>,
     /// Whether the gradient counts: what lies behind its tensors is written.
     counts: AtomicBool,
 }
@@ -51,7 +44,7 @@ pub(crate) struct Writing<'a> {
     memory: &'a Memory,
 }
 
-// SAFETY: the memory belongs to this value alone, and the rest of this file sees to which thread touches which of its bytes.
+// SAFETY: the memory belongs to this value alone, and the rest of this file, with that of `Lowering`, sees to which thread touches which of its bytes.
 unsafe impl Send for Memory {}
 // SAFETY: a shared reference reads only chunks that are whole; a `Writing`, of which there is one at a time, and `Lowering`s write only others, each its own
 // bytes.
@@ -141,6 +134,11 @@ impl Owner {
         Arc::clone(&self.0)
     }
 
+    /// As what it is mapped, if it is.
+    pub(super) fn mapping(&self) -> Option<&Mapping> {
+        self.0.room.mapping()
+    }
+
     /// Whether other processes of this host can read it.
     pub(super) fn is_in_pages(&self) -> bool {
         self.0.room.pages().is_some()
@@ -189,41 +187,6 @@ impl Owner {
     }
 }
 
-impl Lowering {
-    /// Which bytes of the gradient come: some of one tensor, or of several.
-    #[must_use]
-    pub fn range(&self) -> Range<usize> {
-        self.range.clone()
-    }
-
-    /// Lets `write` write them, all of them, and shows the chunks that are whole by it.
-    pub fn write(mut self, write: impl FnOnce(&mut [u8])) {
-        let Some((memory, _)) = &self.memory else { return };
-        // SAFETY: the range lies within its room's bytes: it is a part of a tensor's.
-        let start = unsafe { memory.room.start().add(self.range.start) };
-        // SAFETY: the same; each byte that lies elsewhere is asked for once, so that no other has these, and the `Writing` has left them out. Their chunks
-        // lack them, so that no view reads there; and as long as the memory is shared, nothing is written anew.
-        write(unsafe { slice::from_raw_parts_mut(start, self.range.len()) });
-        // First the memory and then the count, both before it is shown: who knows of it finds that nothing here has the memory.
-        drop(self.memory.take());
-        self.shown.show(self.range.clone());
-    }
-
-    /// They do not come.
-    pub fn fail(mut self, reason: ResidentError) {
-        drop(self.memory.take());
-        self.shown.fail(reason);
-    }
-}
-
-impl Drop for Lowering {
-    fn drop(&mut self) {
-        if self.memory.take().is_some() {
-            self.shown.fail(ResidentError::new("what was to bring it is gone"));
-        }
-    }
-}
-
 impl Writing<'_> {
     /// Lets `write` write the bytes `range`, and shows the chunks that are whole by it.
     ///
@@ -232,6 +195,23 @@ impl Writing<'_> {
     pub(crate) fn write(&mut self, range: Range<usize>, write: impl FnOnce(&mut [u8])) {
         write(self.lend(range.clone()));
         self.memory.shown.show(range);
+    }
+
+    /// The same; if `write` fails nothing is shown.
+    ///
+    /// # Errors
+    /// What `write` says.
+    ///
+    /// # Panics
+    /// As [`Self::write`].
+    pub(crate) fn try_write<E>(
+        &mut self,
+        range: Range<usize>,
+        write: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        write(self.lend(range.clone()))?;
+        self.memory.shown.show(range);
+        Ok(())
     }
 
     /// Lets `write` write the bytes `range`, and does not show their chunks.
@@ -269,6 +249,11 @@ impl Writing<'_> {
     /// Bytes of the whole gradient.
     pub(super) fn bytes(&self) -> usize {
         self.memory.bytes()
+    }
+
+    /// As what its memory is mapped, if it is.
+    pub(super) fn mapping(&self) -> Option<&Mapping> {
+        self.memory.room.mapping()
     }
 
     fn lend(&mut self, range: Range<usize>) -> &mut [u8] {
@@ -333,11 +318,8 @@ impl Memory {
         }
         let asked = memory.elsewhere().ask(memory.place(index));
         for (resident, range) in asked {
-            resident.lower(Lowering {
-                range,
-                memory: Some((Arc::clone(memory), OnTheirWay::one_more(&memory.on_their_way))),
-                shown: Arc::clone(&memory.shown),
-            });
+            let counted = OnTheirWay::one_more(&memory.on_their_way);
+            resident.lower(Lowering::new(range, Arc::clone(memory), counted));
         }
         Ok(())
     }

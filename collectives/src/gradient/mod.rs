@@ -5,6 +5,7 @@
 
 mod buffer;
 mod filling;
+mod lowering;
 mod memory;
 mod on_their_way;
 mod passing;
@@ -23,7 +24,8 @@ use crate::layout::Layout;
 
 pub use buffer::{GradientBuffer, GradientView};
 pub(crate) use filling::Filling;
-pub use memory::Lowering;
+pub use lowering::Lowering;
+pub(crate) use lowering::Places;
 pub(crate) use passing::Passed;
 pub use passing::{Passing, Slot};
 pub use place::{TensorPlace, TensorPlaces};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use sardana_protocol::state::Dtype;
 use tokio::sync::oneshot;
 
-use super::{Resident, ResidentError};
+use super::{Lowering, Resident, ResidentError};
 use crate::limits::LOWERED_BYTES;
 use crate::pages::InPlace;
 
@@ -55,6 +55,7 @@ pub struct Passing {
     dtype: Dtype,
     begins: bool,
     slot: Box<dyn Slot>,
+    goes: Option<Lowering>,
     stays: Option<Arc<dyn Resident>>,
     done: oneshot::Sender<Result<Box<dyn Slot>, ResidentError>>,
 }
@@ -64,23 +65,23 @@ pub(crate) type Passed = oneshot::Receiver<Result<Box<dyn Slot>, ResidentError>>
 
 impl Passing {
     /// The bytes `range` of a gradient, which `slot` begins with. What else is there stays.
-    pub(crate) fn new(
-        range: Range<usize>,
-        dtype: Dtype,
-        begins: bool,
-        slot: Box<dyn Slot>,
-        stays: Option<Arc<dyn Resident>>,
-    ) -> (Self, Passed) {
+    pub(crate) fn new(range: Range<usize>, dtype: Dtype, begins: bool, slot: Box<dyn Slot>) -> (Self, Passed) {
         let (done, passed) = oneshot::channel();
         let passing = Self {
             range,
             dtype,
             begins,
             slot,
-            stays,
+            goes: None,
+            stays: None,
             done,
         };
         (passing, passed)
+    }
+
+    /// It is finished here: it goes to `goes`, which has as many bytes, and stays in `stays` as well.
+    pub(crate) fn finished_in(self, goes: Option<Lowering>, stays: Option<Arc<dyn Resident>>) -> Self {
+        Self { goes, stays, ..self }
     }
 
     /// Which bytes of the gradient they are.
@@ -101,10 +102,17 @@ impl Passing {
         self.begins
     }
 
-    /// Where the sum so far is, in as many bytes as the range has, and where the finished one is to be: a slot of the [`Resident`] that the part is to pass.
+    /// Where the sum so far is, in as many bytes as the range has, and where the new one is to be, unless it [goes](Self::goes_if) elsewhere: a slot of the [`Resident`] that the part is to pass.
     #[must_use]
     pub fn slot(&mut self) -> &mut dyn Slot {
         &mut *self.slot
+    }
+
+    /// Where the sum goes, if it is finished here and `reaches` says so. What takes this has written it there before it [finishes](Self::finish) the part, and leaves the
+    /// slot as it is; else it goes there from its slot.
+    #[must_use]
+    pub fn goes_if(&mut self, reaches: impl FnOnce(&Lowering) -> bool) -> Option<Lowering> {
+        self.goes.take_if(|goes| reaches(goes))
     }
 
     /// In what the sum is to stay as well, if it is finished here: memory that [`Resident::another`] gave. It is told once.
@@ -113,10 +121,27 @@ impl Passing {
         self.stays.take()
     }
 
-    /// The sum is in its slot.
-    pub fn finish(self) {
+    /// The sum is in its slot, or where it goes.
+    pub fn finish(mut self) {
+        let placed = match self.goes.take() {
+            Some(goes) => self.place(goes),
+            None => Ok(()),
+        };
         // A ring that was given up does not want it any more.
-        let _ = self.done.send(Ok(self.slot));
+        let _ = self.done.send(placed.map(|()| self.slot));
+    }
+
+    fn place(&mut self, goes: Lowering) -> Result<(), ResidentError> {
+        match self.slot.bytes() {
+            Ok(sum) => {
+                goes.write(|here| here.copy_from_slice(&sum[..here.len()]));
+                Ok(())
+            }
+            Err(error) => {
+                goes.fail(error.clone());
+                Err(error)
+            }
+        }
     }
 
     /// It could not be added up.

@@ -9,10 +9,11 @@ use super::memory::Writing;
 use super::writer::Written;
 use super::{Resident, WriteMode};
 use crate::layout::cut;
+use crate::mapping::Mapping;
 use crate::stores::Stores;
 
 /// Where a tensor goes that a [`GradientWriter`](super::GradientWriter) has claimed: it is either written to a [`Resident`] and [kept](Self::keep) there, or
-/// [written here](Self::write_next), from its first byte to its last. If neither is done it is [not written](super::GradientError::NotWritten).
+/// written here, [copied](Self::write_next) or [filled](Self::fill_next), from its first byte to its last. If neither is done it is [not written](super::GradientError::NotWritten).
 #[derive(Debug)]
 #[must_use = "a tensor is kept elsewhere or written here"]
 pub struct TensorPlace<'w, 'a> {
@@ -136,25 +137,56 @@ impl<'w, 'a> TensorPlace<'w, 'a> {
         *self.found = Written::Whole;
     }
 
+    /// As what the gradient's memory is mapped, if it is.
+    #[must_use]
+    pub fn mapping(&self) -> Option<&Mapping> {
+        self.writing.mapping()
+    }
+
     /// Writes its next bytes here, or adds them. No element is split.
     ///
     /// # Panics
     /// When there are more than it has left, or it lies elsewhere.
     pub fn write_next(&mut self, bytes: &[u8]) {
-        let start = self.bytes.start + self.written;
-        let end = start + bytes.len();
-        let fits = end <= self.bytes.end && bytes.len().is_multiple_of(self.dtype.bytes());
-        assert!(fits, "{} bytes are left of a tensor", self.bytes.end - start);
-        assert!(!self.writing.elsewhere().has(&self.bytes), "a tensor lies in one place");
-        self.writing.write_here();
+        let range = self.next(bytes.len());
         let stores = Stores::of(self.gradient_bytes());
-        for part in cut(start..end) {
-            let values = &bytes[part.start - start..part.end - start];
+        for part in cut(range.clone()) {
+            let values = &bytes[part.start - range.start..part.end - range.start];
             self.writing
                 .write(part, |here| self.mode.put_bytes(self.dtype, stores, here, values));
         }
-        self.written += bytes.len();
-        if end == self.bytes.end {
+        self.wrote(range);
+    }
+
+    /// Lets `fill` store so many next bytes here. No element is split.
+    ///
+    /// # Errors
+    /// What `fill` says: they are not written then.
+    ///
+    /// # Panics
+    /// As [`Self::write_next`], or when it is added to what is there.
+    pub fn fill_next<E>(&mut self, bytes: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
+        assert!(self.mode == WriteMode::Store, "what is stored replaces what is there");
+        let range = self.next(bytes);
+        self.writing.try_write(range.clone(), fill)?;
+        self.wrote(range);
+        Ok(())
+    }
+
+    /// Where so many next bytes go.
+    fn next(&self, bytes: usize) -> Range<usize> {
+        let start = self.bytes.start + self.written;
+        let end = start + bytes;
+        let fits = end <= self.bytes.end && bytes.is_multiple_of(self.dtype.bytes());
+        assert!(fits, "{} bytes are left of a tensor", self.bytes.end - start);
+        assert!(!self.writing.elsewhere().has(&self.bytes), "a tensor lies in one place");
+        self.writing.write_here();
+        start..end
+    }
+
+    fn wrote(&mut self, range: Range<usize>) {
+        self.written += range.len();
+        if range.end == self.bytes.end {
             *self.found = Written::Whole;
         }
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sardana_protocol::state::Dtype;
 
-use super::memory::Lowering;
+use super::lowering::Lowering;
 use super::passing::{Passing, PlainSlot, Slot};
 use crate::layout::Layout;
 use crate::limits::{LOWERED_AHEAD, LOWERED_BYTES};

@@ -10,30 +10,40 @@ use std::mem::ManuallyDrop;
 use std::slice;
 use std::sync::Arc;
 
+use crate::limits::CHUNK_BYTES;
+use crate::mapping::Mapping;
 use crate::pages::Pages;
 
 /// Bytes at one place.
 #[derive(Debug)]
 pub(super) enum Room {
     /// A vector's.
-    Own { start: *mut u8, bytes: usize, capacity: usize },
+    Vector { start: *mut u8, bytes: usize, capacity: usize },
+    /// Of this process alone, at a place of its own.
+    Own(Mapping),
     /// Pages that others can see.
     Pages(Arc<Pages>),
 }
 
 impl Room {
+    /// All zeros: at a place of its own from a chunk's length on, so that a device may be told of it.
+    pub(super) fn zeros(bytes: usize) -> Self {
+        let own = (bytes >= CHUNK_BYTES).then(|| Mapping::anonymous(bytes).ok()).flatten();
+        own.map_or_else(|| Self::of(vec![0; bytes]), Self::Own)
+    }
+
     /// All zeros, where other processes of this host can read them if there are such pages.
     pub(super) fn in_pages(bytes: usize) -> Self {
         match Pages::create(bytes) {
             Ok(pages) => Self::Pages(Arc::new(pages)),
-            Err(_) => Self::of(vec![0; bytes]),
+            Err(_) => Self::zeros(bytes),
         }
     }
 
     /// Takes over these bytes.
     pub(super) fn of(bytes: Vec<u8>) -> Self {
         let mut bytes = ManuallyDrop::new(bytes);
-        Self::Own {
+        Self::Vector {
             start: bytes.as_mut_ptr(),
             bytes: bytes.len(),
             capacity: bytes.capacity(),
@@ -43,7 +53,8 @@ impl Room {
     /// Where it begins. It stays there until [`Self::reclaim`].
     pub(super) fn start(&self) -> *mut u8 {
         match self {
-            Self::Own { start, .. } => *start,
+            Self::Vector { start, .. } => *start,
+            Self::Own(mapping) => mapping.start(),
             Self::Pages(pages) => pages.start(),
         }
     }
@@ -51,7 +62,8 @@ impl Room {
     /// How many bytes it has.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Self::Own { bytes, .. } => *bytes,
+            Self::Vector { bytes, .. } => *bytes,
+            Self::Own(mapping) => mapping.bytes(),
             Self::Pages(pages) => pages.bytes(),
         }
     }
@@ -59,8 +71,17 @@ impl Room {
     /// The pages, if others can see them.
     pub(super) const fn pages(&self) -> Option<&Arc<Pages>> {
         match self {
-            Self::Own { .. } => None,
+            Self::Vector { .. } | Self::Own(_) => None,
             Self::Pages(pages) => Some(pages),
+        }
+    }
+
+    /// As what they are mapped, if they have a place of their own.
+    pub(super) fn mapping(&self) -> Option<&Mapping> {
+        match self {
+            Self::Vector { .. } => None,
+            Self::Own(mapping) => Some(mapping),
+            Self::Pages(pages) => Some(pages.mapping()),
         }
     }
 
@@ -74,7 +95,7 @@ impl Room {
     /// How many bytes others may read, if they may.
     fn read_elsewhere(&mut self) -> Option<usize> {
         match self {
-            Self::Own { .. } => None,
+            Self::Vector { .. } | Self::Own(_) => None,
             Self::Pages(pages) => pages.are_read().then(|| pages.bytes()),
         }
     }
@@ -95,7 +116,7 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        if let Self::Own { start, bytes, capacity } = *self {
+        if let Self::Vector { start, bytes, capacity } = *self {
             // SAFETY: these are the parts of the vector that this value was made from, and it is given back once.
             drop(unsafe { Vec::from_raw_parts(start, bytes, capacity) });
         }

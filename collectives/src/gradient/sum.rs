@@ -8,6 +8,7 @@ use sardana_protocol::words::Step;
 
 use super::{GradientBuffer, GradientError, Resident, locate, read_u64};
 use crate::layout::Layout;
+use crate::mapping::Mapping;
 
 /// Bytes that cannot be a sum of a layout: the peer that sent them is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -85,6 +86,14 @@ impl Sum {
     /// # Panics
     /// When the sum has not so many.
     pub fn runs(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
+        self.mapped_runs(range).map(|(run, _)| run)
+    }
+
+    /// The same, each with what it is mapped as, if it is: for what can be told of that, and copies from there by itself.
+    ///
+    /// # Panics
+    /// As [`Self::runs`].
+    pub fn mapped_runs(&self, range: Range<usize>) -> impl Iterator<Item = (&[u8], Option<&Mapping>)> {
         self.buffer.runs(range)
     }
 

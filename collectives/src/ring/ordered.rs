@@ -22,7 +22,7 @@ use super::passage::{Chunk, Incoming, Outgoing, Passage, terms};
 use super::through::Through;
 use super::{CompletedSum, PlanLinks, RingError};
 use crate::coming::Coming;
-use crate::gradient::{Filling, GradientView, Resident, Sum};
+use crate::gradient::{Filling, GradientView, Places, Resident, Sum};
 use crate::links::frame::PlanSlot;
 use crate::links::{LinkSender, Payload, Received};
 use crate::runs::Runs;
@@ -177,6 +177,14 @@ pub(super) enum Goes<'a, 'b> {
 }
 
 impl Goes<'_, '_> {
+    /// Where the sum goes, if it is finished.
+    pub(super) fn places(&mut self) -> Option<Places> {
+        match self {
+            Self::On(_) => None,
+            Self::Here(filling) => Some(filling.places()),
+        }
+    }
+
     /// Where the sum stays beside these gradients, if it is finished.
     pub(super) fn room_beside(&mut self, gradients: &Arc<dyn Resident>) -> Option<Arc<dyn Resident>> {
         match self {

@@ -4,8 +4,9 @@
 //! ```text
 //! links: chunks ─> a part in a slot ─> Resident::pass ─> the part in its slot ─> chunks: added to by what lies here, and passed on
 //! ```
-//! A slot is memory that what holds the gradients copies from and to by itself. Where nothing lies here, another process of this host reads it there. Several parts are under way at once; each comes back in its turn. What lies behind the tensors, the auxiliary sums and the number of samples, is
-//! added here.
+//! A slot is memory that what holds the gradients copies from and to by itself. Where nothing lies here, another process of this host reads a part there, and a part that is
+//! finished goes to the finished sum by itself. Several parts are under way at once; each comes back in its turn. What lies behind the tensors, the auxiliary sums and the
+//! number of samples, is added here.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use super::RingError;
 use super::inbox::Piece;
 use super::ordered::{Goes, receive_running};
 use super::passage::{Chunk, Incoming, Passage, Term, Terms, own_terms};
-use crate::gradient::{Passed, Passing, Resident, ResidentError, Slot};
+use crate::gradient::{Passed, Passing, Places, Resident, ResidentError, Slot};
 use crate::layout::Layout;
 use crate::limits::{CHUNK_BYTES, LOWERED_BYTES, PASSING_AT_ONCE};
 use crate::reduce;
@@ -28,12 +29,19 @@ use crate::runs::Runs;
 pub(super) struct Through {
     dtype: Dtype,
     residents: Vec<Arc<dyn Resident>>,
-    /// Where the sum stays, if all that is left to add to it lies there.
+    /// Where the sum goes, if all that is left to add to it lies there.
+    goes: Option<Places>,
+    /// Where it stays besides.
     stays: Option<Arc<dyn Resident>>,
 }
 
 /// A part that was sent through, and its chunks.
-type UnderWay = (Range<u32>, Passed);
+struct UnderWay {
+    chunks: Range<u32>,
+    passed: Passed,
+    /// Whether it goes to the finished sum by itself.
+    is_placed: bool,
+}
 
 impl Through {
     /// None if the first gradient is in the host's memory, or tensors are of several types. Waits until it is known.
@@ -53,6 +61,7 @@ impl Through {
         (!residents.is_empty()).then_some(Self {
             dtype,
             residents,
+            goes: None,
             stays: None,
         })
     }
@@ -68,6 +77,7 @@ impl Through {
     ) -> Result<(), RingError> {
         let (there, here) = own.split_at(self.residents.len());
         if here.is_empty() {
+            self.goes = goes.places();
             self.stays = self.residents.first().and_then(|first| goes.room_beside(first));
         }
         let (under_way, coming) = channel(PASSING_AT_ONCE);
@@ -107,13 +117,23 @@ impl Through {
             let tensors = range.start..range.end.min(layout.tensors_end().max(range.start));
             add_tail(layout, tensors.end..range.end, begins, &mut bytes[tensors.len()..], there).await;
             let is_none = tensors.is_empty();
-            let (passing, passed) = Passing::new(tensors, self.dtype, begins, slot, self.stays.clone());
+            // What lies behind the tensors is added here.
+            let goes = self.goes.as_ref().filter(|_| tensors == range);
+            let goes = goes.map(|places| places.place(range.clone()));
+            let is_placed = goes.is_some();
+            let (passing, passed) = Passing::new(tensors, self.dtype, begins, slot);
+            let passing = passing.finished_in(goes, self.stays.clone());
             if is_none {
                 passing.finish();
             } else {
                 Arc::clone(first_there).pass(others, passing);
             }
-            if under_way.send((chunks, passed)).await.is_err() {
+            let part = UnderWay {
+                chunks,
+                passed,
+                is_placed,
+            };
+            if under_way.send(part).await.is_err() {
                 // What they go on with has failed, which ends this future too.
                 break;
             }
@@ -130,8 +150,16 @@ async fn go_on(
     goes: &mut Goes<'_, '_>,
 ) -> Result<(), RingError> {
     let gone = || ResidentError::new("what was to add to it is gone");
-    while let Some((chunks, passed)) = coming.recv().await {
+    while let Some(UnderWay {
+        chunks,
+        passed,
+        is_placed,
+    }) = coming.recv().await
+    {
         let mut slot = passed.await.unwrap_or_else(|_| Err(gone())).map_err(passage.lacks())?;
+        if is_placed {
+            continue;
+        }
         let range = bytes_of(passage.layout(), &chunks);
         let part = slot.in_place().map_err(passage.lacks())?;
         check_length(part.bytes(), range.len()).map_err(passage.lacks())?;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use sardana_collectives::gradient::{GradientBuffer, Lowering, Passing, Resident, ResidentError, Sum, WriteMode};
 use sardana_collectives::layout::Layout;
+use sardana_collectives::limits::LOWERED_BYTES;
 use sardana_collectives::reduce;
 use sardana_protocol::state::Dtype;
 use tokio::task::yield_now;
@@ -29,6 +30,8 @@ pub(crate) struct Crossed {
     /// Of running sums, both ways.
     pub(crate) down: AtomicU64,
     pub(crate) up: AtomicU64,
+    /// Of finished sums, to where those go.
+    pub(crate) placed: AtomicU64,
     /// Finished sums that lie there as well.
     pub(crate) stays: AtomicU64,
 }
@@ -164,13 +167,24 @@ impl Resident for Memory {
                 .map(|one| one.bytes.lock().unwrap()[range.clone()].to_vec())
                 .collect();
             let (begins, stays) = (passing.begins(), passing.stays());
-            let sum = &mut passing.slot().bytes().unwrap()[..range.len()];
-            let running = (!begins).then(|| sum.to_vec());
+            // Every other part is left to go from its slot.
+            let goes = passing.goes_if(|part| (part.range().start / LOWERED_BYTES).is_multiple_of(2));
+            let slot = &mut passing.slot().bytes().unwrap()[..range.len()];
+            let running = (!begins).then(|| slot.to_vec());
             let mut terms: Vec<&[u8]> = running.iter().chain(&own).map(Vec::as_slice).collect();
-            reduce::sum_into(&self.layout, range.clone(), sum, &mut terms);
+            let mut sum = vec![0; range.len()];
+            reduce::sum_into(&self.layout, range.clone(), &mut sum, &mut terms);
             if let Some(stays) = stays {
                 let stays: Arc<dyn Any + Send + Sync> = stays;
-                stays.downcast::<Self>().unwrap().bytes.lock().unwrap()[range].copy_from_slice(sum);
+                stays.downcast::<Self>().unwrap().bytes.lock().unwrap()[range].copy_from_slice(&sum);
+            }
+            if let Some(goes) = goes {
+                crossed.placed.fetch_add(bytes, Ordering::Relaxed);
+                goes.write(|here| here.copy_from_slice(&sum));
+                // Nothing looks there any more.
+                slot.fill(0xff);
+            } else {
+                slot.copy_from_slice(&sum);
             }
             passing.finish();
         });

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use sardana_collectives::gradient::GradientBuffer;
 use sardana_collectives::layout::Layout;
+use sardana_collectives::limits::LOWERED_BYTES;
 use sardana_collectives::ring::{RingError, RingInput};
 use sardana_protocol::job::Order;
 use sardana_protocol::plan::Owners;
@@ -95,6 +96,8 @@ async fn no_gradient_comes_from_where_the_sum_passes() {
     // Each of two shards a rank; the first rank's sum begins there. The closer's stays as well.
     assert_eq!(crossed, [4 * gradient, 3 * gradient, 0].map(|bytes| bytes * STEPS));
     assert_eq!(far.crossed.stays.load(Ordering::Relaxed), STEPS);
+    // The closer's first part goes to the sum by itself, as far as what passes it does so; with the last chunk comes what is added here.
+    assert_eq!(far.crossed.placed.load(Ordering::Relaxed), LOWERED_BYTES as u64 * STEPS);
 }
 
 #[tokio::test]

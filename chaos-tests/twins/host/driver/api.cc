@@ -25,7 +25,8 @@ using namespace driver;
 
 namespace {
 
-constexpr unsigned WRITE_COMBINED = 4, UNTIMED = 2;
+constexpr unsigned WRITE_COMBINED = 4, UNTIMED = 2, REGISTER_READ_ONLY = 8, HOST_MEMORY = 1;
+constexpr int MEMORY_TYPE = 2;
 char the_context;
 thread_local void* current;
 size_t contexts, events, modules;
@@ -257,11 +258,21 @@ API int cuMemFreeHost(void* memory) {
     LOCKED;
     return unpin(memory, true) ? failed_or_ok() : INVALID_VALUE;
 }
-API int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned) {
+API int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
     ON_DEVICE;
     if (!memory || !bytes) return INVALID_VALUE;
     if (planted(REFUSE_REGISTER)) return NOT_SUPPORTED;
-    return enlist(memory, bytes) ? OK : ALREADY_REGISTERED;
+    bool is_read_only = flags & REGISTER_READ_ONLY;
+    if (!may_be_written(memory) && !is_read_only) return INVALID_VALUE;
+    counters[READ_ONLY] += is_read_only;
+    counters[REGISTERED] += bytes;
+    return enlist(memory, bytes, is_read_only) ? OK : ALREADY_REGISTERED;
+}
+API int cuPointerGetAttribute(void* found, int attribute, uint64_t address) {
+    LOCKED;
+    if (!current) return INVALID_CONTEXT;
+    if (attribute != MEMORY_TYPE || !is_pinned((const void*)address)) return INVALID_VALUE;
+    return *(unsigned*)found = HOST_MEMORY, OK;
 }
 API int cuMemHostUnregister(void* memory) {
     LOCKED;
@@ -298,6 +309,7 @@ API int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* 
 API int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
     ON_DEVICE;
     bool pinned = is_pinned(to);
+    if (pinned && is_read_only(to)) fault("a copy to memory that the device is only to read");
     Stream* on = of(stream);
     size_t left_out = 0;
     if (pinned) {

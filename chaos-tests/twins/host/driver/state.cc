@@ -5,6 +5,7 @@
 #include "process.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <sys/mman.h>
@@ -44,6 +45,8 @@ struct Pin {
     size_t bytes;
     // Whether it was allocated here, or the program has told of memory of its own.
     bool is_own;
+    // The device only reads it.
+    bool is_read_only;
 };
 std::map<char*, Pin> pins;
 
@@ -248,14 +251,27 @@ std::vector<std::pair<uint64_t, size_t>> valid_buffers() {
 void* pin(size_t bytes) {
     void* memory = mmap(nullptr, (bytes + PAGE - 1) / PAGE * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     memset(memory, POISON, bytes);
-    pins[(char*)memory] = {bytes, true};
+    pins[(char*)memory] = {bytes, true, false};
     return memory;
 }
 
-bool enlist(void* memory, size_t bytes) {
+bool may_be_written(const void* memory) {
+    FILE* maps = fopen("/proc/self/maps", "r");
+    if (!maps) return true;
+    char line[4096], access[8];
+    unsigned long from, to;
+    bool found = false;
+    while (!found && fgets(line, sizeof line, maps)) {
+        found = sscanf(line, "%lx-%lx %7s", &from, &to, access) == 3 && from <= (unsigned long)memory && (unsigned long)memory < to;
+    }
+    fclose(maps);
+    return found && access[1] == 'w';
+}
+
+bool enlist(void* memory, size_t bytes, bool is_read_only) {
     auto after = pins.lower_bound((char*)memory);
     if (is_pinned(memory) || (after != pins.end() && after->first < (char*)memory + bytes)) return false;
-    pins[(char*)memory] = {bytes, false};
+    pins[(char*)memory] = {bytes, false, is_read_only};
     return true;
 }
 
@@ -272,11 +288,18 @@ bool unpin(void* memory, bool is_own) {
     return true;
 }
 
-bool is_pinned(const void* memory) {
+static const Pin* pin_of(const void* memory) {
     auto after = pins.upper_bound((char*)memory);
-    if (after == pins.begin()) return false;
+    if (after == pins.begin()) return nullptr;
     --after;
-    return (char*)memory < after->first + after->second.bytes;
+    return (char*)memory < after->first + after->second.bytes ? &after->second : nullptr;
+}
+
+bool is_pinned(const void* memory) { return pin_of(memory); }
+
+bool is_read_only(const void* memory) {
+    const Pin* found = pin_of(memory);
+    return found && found->is_read_only;
 }
 
 size_t pinned() { return pins.size(); }

@@ -32,7 +32,7 @@ enum Code : int {
 };
 
 // What a test can count, by number: driver.rs has the same list.
-enum Counter { UP, DOWN, LAUNCHES, STREAM_WAITS, HOST_WAITS, FREES, COPIES, CALLS, RECORDS, COUNTERS };
+enum Counter { UP, DOWN, LAUNCHES, STREAM_WAITS, HOST_WAITS, FREES, COPIES, CALLS, RECORDS, READ_ONLY, REGISTERED, COUNTERS };
 
 // A call that is carried out wrongly, as a program would have made it that has the fault. One at a time.
 enum Plant {
@@ -124,11 +124,13 @@ struct Open {
 
 // Pinned memory of the host.
 void* pin(size_t bytes);
-// Memory of the program's own is pinned where it is. False if some of it is already.
-bool enlist(void* memory, size_t bytes);
+bool may_be_written(const void* memory);
+// Memory of the program's own is pinned where it is, perhaps to be read alone. False if some of it is already.
+bool enlist(void* memory, size_t bytes, bool is_read_only);
 // What was allocated is freed, or what was enlisted is the program's alone again. False if there is none of that kind.
 bool unpin(void* memory, bool is_own);
 bool is_pinned(const void* memory);
+bool is_read_only(const void* memory);
 size_t pinned();
 
 }  // namespace driver

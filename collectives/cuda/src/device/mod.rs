@@ -16,6 +16,7 @@ mod loaded;
 mod own;
 mod pinned;
 mod place;
+mod registered;
 mod shared;
 mod tensor;
 mod timing;
@@ -34,6 +35,7 @@ pub use dlpack::{DlPackError, Exchanged};
 pub use error::{DeviceError, MemoryKind};
 pub use launches::{Enqueue, Float, Half, Summed};
 pub use pinned::Pinned;
+pub(crate) use registered::DirectCopy;
 pub use shared::{LentTensor, SharedTensor};
 pub use tensor::{DeviceTensor, Element, View, ViewMut};
 pub use timing::Time;
@@ -92,7 +94,7 @@ pub enum Stream {
 #[derive(Debug, Clone)]
 pub struct Moment(Arc<CudaEvent>);
 
-/// Bytes copied between the device and pinned memory so far.
+/// Bytes copied between the device and memory of the host that is pinned or registered, so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// To the device.
@@ -282,7 +284,12 @@ impl Device {
         if let Some(failure) = self.0.failure.get() {
             return Err(failure.clone());
         }
-        call().map_err(|error| self.0.failure.get_or_init(|| failed(during, error)).clone())
+        call().map_err(|error| self.failed(during, error))
+    }
+
+    /// A call has failed; the first failure is what is said.
+    fn failed(&self, during: &'static str, error: DriverError) -> DeviceError {
+        self.0.failure.get_or_init(|| failed(during, error)).clone()
     }
 
     /// Calls the driver for memory. That there is none left is no failure.

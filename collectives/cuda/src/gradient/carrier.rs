@@ -13,7 +13,7 @@ use sardana_collectives::limits::LOWERED_BYTES;
 use sardana_protocol::state::Dtype;
 
 use super::slots::{Kind, LANDING_AT_ONCE, PinnedSlot, Slots};
-use crate::device::{Device, DeviceError, DeviceTensor, Float, Moment, Pinned, Stream, View};
+use crate::device::{Device, DeviceError, DeviceTensor, DirectCopy, Float, Moment, Pinned, Stream, View};
 
 /// Copies of what is spilled that are under way at once.
 pub(super) const WRITERS_SLOTS: usize = 2;
@@ -165,9 +165,19 @@ struct UnderWay {
 
 /// What a copy to the host is for, with what it needs on its way: nothing else uses that until it has landed.
 enum Landing {
+    /// Where it goes.
+    InPlace(DirectCopy),
     Lowering(Lowering, PinnedSlot),
     /// Its slot is its own.
-    Passing(Passing, DeviceTensor<u8>),
+    Passing(Passing, Passed),
+}
+
+/// A part of a sum that was added to.
+struct Passed {
+    /// Where that was.
+    sum: DeviceTensor<u8>,
+    /// The copy to where the part goes; none if it goes to its slot.
+    placed: Option<DirectCopy>,
 }
 
 impl Carrying {
@@ -198,9 +208,9 @@ impl Carrying {
 
     fn begin(&mut self, order: Order) {
         match order {
-            Order::Bring { from, lowering } => match self.enqueue(&from, &lowering.range()) {
-                Ok(slot) => self.begun(Landing::Lowering(lowering, slot), vec![from]),
-                Err(error) => lowering.fail(ResidentError::new(error)),
+            Order::Bring { from, lowering } => match self.bring(&from, lowering) {
+                Ok(landing) => self.begun(landing, vec![from]),
+                Err((lowering, error)) => lowering.fail(ResidentError::new(error)),
             },
             Order::Pass {
                 terms,
@@ -224,8 +234,24 @@ impl Carrying {
         self.under_way.push_back(UnderWay { landing, _with: with });
     }
 
+    /// To where it goes, if the device reaches that, else to a slot.
+    fn bring(&self, from: &Part, lowering: Lowering) -> Result<Landing, (Lowering, DeviceError)> {
+        let range = lowering.range();
+        let reached = lowering.mapping().is_some_and(|mapping| self.device.reaches(mapping));
+        if let Err(error) = self.device.wait(Stream::Copies, &from.ready) {
+            return Err((lowering, error));
+        }
+        if reached {
+            let landing = self.device.copy_to_part(&from.memory().part(range), lowering);
+            return landing.map(Landing::InPlace);
+        }
+        match self.enqueue(from, &range) {
+            Ok(slot) => Ok(Landing::Lowering(lowering, slot)),
+            Err(error) => Err((lowering, error)),
+        }
+    }
+
     fn enqueue(&self, from: &Part, range: &Range<usize>) -> Result<PinnedSlot, DeviceError> {
-        self.device.wait(Stream::Copies, &from.ready)?;
         let mut slot = self.landing.one()?;
         slot.pinned()
             .copy_down(Stream::Copies, &from.memory(), range.start, 0..range.len())?;
@@ -238,21 +264,42 @@ impl Carrying {
         terms: &[Part],
         passing: &mut Passing,
         stays: Option<&Part>,
-    ) -> Result<DeviceTensor<u8>, ResidentError> {
+    ) -> Result<Passed, ResidentError> {
         let (range, begins) = (passing.range(), passing.begins());
+        // Where it goes the device may reach.
+        let goes = passing.goes_if(|goes| goes.mapping().is_some_and(|mapping| self.device.reaches(mapping)));
         let slot = PinnedSlot::of(passing.slot(), &self.device);
         let slot =
             slot.ok_or_else(|| ResidentError::new("expected a slot of the GPU that the sum passes, found another one"))?;
         let used = self.sums.pop().filter(|sum| sum.len() >= range.len());
-        self.enqueue_at::<T>(terms, (range, begins), slot.pinned(), used, stays)
-            .map_err(ResidentError::new)
+        let sum = self.enqueue_at::<T>(terms, (range.clone(), begins), slot.pinned(), used, stays);
+        let sum = sum.map_err(ResidentError::new)?;
+        // At the end: once this has landed nothing uses the gradients, what stays, or the slot.
+        let placed = match goes {
+            Some(goes) => Some(self.place(&sum, goes)?),
+            None => {
+                let copied = slot.pinned().copy_down(Stream::Copies, &sum, 0, 0..range.len());
+                copied.map_err(ResidentError::new)?;
+                None
+            }
+        };
+        Ok(Passed { sum, placed })
+    }
+
+    fn place(&self, sum: &DeviceTensor<u8>, goes: Lowering) -> Result<DirectCopy, ResidentError> {
+        let part = sum.part(0..goes.range().len());
+        self.device.copy_to_part(&part, goes).map_err(|(goes, error)| {
+            let error = ResidentError::new(error);
+            goes.fail(error.clone());
+            error
+        })
     }
 
     fn enqueue_at<T: Float>(
         &self,
         terms: &[Part],
         (range, begins): (Range<usize>, bool),
-        pinned: &mut Pinned<u8>,
+        pinned: &Pinned<u8>,
         used: Option<DeviceTensor<u8>>,
         stays: Option<&Part>,
     ) -> Result<DeviceTensor<u8>, DeviceError> {
@@ -287,8 +334,6 @@ impl Carrying {
             let mut there = there.part_mut(range.clone()).elements::<T>();
             on.sum_into::<T>(&mut there, &sum.part(0..length).elements(), &[])?;
         }
-        // At the end: once this has landed nothing uses the gradients, what stays, or the slot.
-        pinned.copy_down(Stream::Copies, &sum, 0, 0..length)?;
         Ok(sum)
     }
 
@@ -298,18 +343,40 @@ impl Carrying {
             return;
         };
         match landing {
+            Landing::InPlace(copy) => {
+                // If it has failed who waits for it was told.
+                let _ = placed_by(copy);
+            }
             Landing::Lowering(lowering, mut slot) => match slot.bytes() {
                 Ok(bytes) => lowering.write(|here| here.copy_from_slice(&bytes[..here.len()])),
                 Err(error) => lowering.fail(error),
             },
-            Landing::Passing(mut passing, sum) => {
-                let landed = passing.slot().bytes().map(drop);
+            Landing::Passing(mut passing, Passed { sum, placed }) => {
+                let landed = match placed {
+                    Some(copy) => placed_by(copy),
+                    None => passing.slot().bytes().map(drop),
+                };
                 self.sums.push(sum);
                 match landed {
                     Ok(()) => passing.finish(),
                     Err(error) => passing.fail(error),
                 }
             }
+        }
+    }
+}
+
+/// Waits for a copy to where a part goes, and shows that or fails it.
+fn placed_by(copy: DirectCopy) -> Result<(), ResidentError> {
+    match copy.landed() {
+        Ok(part) => {
+            part.write(|_| ());
+            Ok(())
+        }
+        Err((part, error)) => {
+            let error = ResidentError::new(error);
+            part.fail(error.clone());
+            Err(error)
         }
     }
 }

@@ -45,6 +45,9 @@ use carrier::Carrier;
 pub(crate) use carrier::Part;
 use on_device::OnDevice;
 
+/// Bytes that are copied at once to where a spilled gradient lies: what a ring may begin with is shown so often, and between two of them the device waits.
+const SPILLED_AT_ONCE: usize = 16 << 20;
+
 /// What a gradient's tensor on a device is made of.
 pub trait GradientElement: Float {
     /// What a layout calls it.
@@ -181,7 +184,7 @@ pub(crate) fn free(resident: &Arc<dyn Resident>, device: &Device) -> Result<Opti
     own.map(|own| own.free()).transpose()
 }
 
-/// Copies the values to the host as soon as they are computed, part by part: while one is written there the next one comes.
+/// Copies the values to the host as soon as they are computed.
 fn spill<T: GradientElement>(
     mut place: TensorPlace<'_, '_>,
     values: &View<'_, T>,
@@ -189,10 +192,26 @@ fn spill<T: GradientElement>(
 ) -> Result<(), DeviceError> {
     let (device, values) = (values.device(), values.bytes());
     device.wait(Stream::Copies, &device.record(Stream::Compute)?)?;
+    let reached = place.mapping().is_some_and(|mapping| device.reaches(mapping));
+    if reached && place.mode() == WriteMode::Store {
+        for part in parts(values.len(), SPILLED_AT_ONCE) {
+            let copy = |here: &mut [u8]| device.copy_down_in_place(&values.part(part.clone()), here);
+            place.fill_next(part.len(), copy)?;
+        }
+        return Ok(());
+    }
+    spill_through_slots(&mut place, &values, carrier)
+}
+
+/// Part by part: while one is written there the next one comes.
+fn spill_through_slots(
+    place: &mut TensorPlace<'_, '_>,
+    values: &View<'_, u8>,
+    carrier: &Carrier,
+) -> Result<(), DeviceError> {
     let mut slots = carrier.slots_of_writers()?;
     let slots = slots.both();
-    let part = |start: usize| start..values.len().min(start + LOWERED_BYTES);
-    let parts: Vec<Range<usize>> = (0..values.len()).step_by(LOWERED_BYTES).map(part).collect();
+    let parts: Vec<Range<usize>> = parts(values.len(), LOWERED_BYTES).collect();
     for number in 0..=parts.len() {
         if let Some(range) = parts.get(number) {
             slots[number % 2].copy_view_down(Stream::Copies, &values.part(range.clone()), 0..range.len())?;
@@ -203,4 +222,9 @@ fn spill<T: GradientElement>(
         }
     }
     Ok(())
+}
+
+/// So many bytes in parts of `most`.
+fn parts(bytes: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..bytes).step_by(most).map(move |start| start..bytes.min(start + most))
 }

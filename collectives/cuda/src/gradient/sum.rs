@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use sardana_collectives::gradient::{GradientError, Mean};
+use sardana_collectives::gradient::{GradientError, Mean, Sum};
 use sardana_collectives::layout::Layout;
 use sardana_protocol::state::Dtype;
 
@@ -10,7 +10,7 @@ use super::on_device::OnDevice;
 use super::{GradientElement, on_device};
 use crate::device::{Device, DeviceError, DeviceTensor, Stream, Transfer, View};
 
-/// Memory for one sum at a time on a device, and pinned memory through which it comes there.
+/// Memory for one sum at a time on a device, and pinned memory through which comes there what the device does not reach where it is.
 #[derive(Debug)]
 pub struct SumRoom {
     device: Device,
@@ -29,6 +29,21 @@ impl SumRoom {
             sum: DeviceTensor::unset(device, Stream::Compute, 0)?,
             transfer: Transfer::new(device)?,
         })
+    }
+
+    /// Brings so many bytes of a sum that lies in the host's memory: those that the device reaches there by itself, others through pinned memory.
+    fn bring(&mut self, sum: &Sum, bytes: usize) -> Result<(), DeviceError> {
+        let (mut in_place, mut at) = (Vec::new(), 0);
+        for (run, mapping) in sum.mapped_runs(0..bytes) {
+            let range = at..at + run.len();
+            at = range.end;
+            if mapping.is_some_and(|mapping| self.device.reaches(mapping)) {
+                in_place.push((range, run));
+            } else {
+                self.transfer.up(run, &mut self.sum.part_mut(range))?;
+            }
+        }
+        self.device.copy_up_in_place(&self.sum.view_mut(), &in_place)
     }
 
     /// Takes it over from where it lies on the device: computed on the same stream, or finished by a ring, which has waited for it.
@@ -73,13 +88,7 @@ impl MeanOnDevice for Mean<'_> {
         let there = self.sum().resident(layout).and_then(on_device);
         match there.filter(|there| *there.device() == room.device) {
             Some(there) => room.take_over(&there, layout)?,
-            None => {
-                let mut at = 0;
-                for run in self.sum().runs(0..bytes) {
-                    room.transfer.up(run, &mut room.sum.part_mut(at..at + run.len()))?;
-                    at += run.len();
-                }
-            }
+            None => room.bring(self.sum(), bytes)?,
         }
         Ok(DeviceSum { sum: &room.sum, layout })
     }

@@ -21,6 +21,14 @@ pub(crate) fn without_events(context: &CudaContext) {
     unsafe { context.disable_event_tracking() };
 }
 
+/// Does this at the end of a value, also where the context has noted an error, which it would return in place of doing anything. What it notes, the next
+/// call on it says: the first error.
+pub(crate) fn whatever_was_noted(context: &CudaContext, end: impl FnOnce() -> Result<(), DriverError>) {
+    let noted = context.check_err();
+    context.record_err(end());
+    context.record_err(noted);
+}
+
 /// Bytes of what the driver's translator of PTX is let say.
 const LOG_BYTES: usize = 16 << 10;
 

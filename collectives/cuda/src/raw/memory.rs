@@ -1,11 +1,13 @@
 //! Bytes in a GPU's memory, and copies of them, each within its bounds. Must not know what
 //! the bytes mean, nor when they are valid: that is for who enqueues.
 
+use std::ffi::c_uint;
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::ptr;
 use std::sync::Arc;
 
-use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DriverError, result};
+use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DriverError, result, sys};
 
 use super::dlpack::Lent;
 
@@ -70,9 +72,9 @@ impl DeviceBytes {
             return Ok(());
         }
         stream.context().bind_to_thread()?;
-        // SAFETY: the bounds are checked above. `from` is pageable memory, which the driver copies aside before it returns; for pinned memory
-        // there is `copy_up`.
-        unsafe { result::memcpy_htod_async(to, from, stream.cu_stream()) }
+        // SAFETY: the bounds are checked above. The driver copies pageable memory aside before it returns; of what is pinned or registered it is waited for below.
+        unsafe { result::memcpy_htod_async(to, from, stream.cu_stream())? };
+        if is_reached(from) { stream.synchronize() } else { Ok(()) }
     }
 
     /// Copies the bytes from `start` on to `to`. It has written them when it returns.
@@ -96,6 +98,16 @@ impl DeviceBytes {
         // SAFETY: they are the bytes of this memory.
         unsafe { result::memset_d8_async(self.address, 0, self.bytes, stream.cu_stream()) }
     }
+}
+
+/// Whether the driver copies from this memory by itself, so that a copy is not over when it is enqueued.
+fn is_reached(memory: &[u8]) -> bool {
+    let mut kind: c_uint = 0;
+    let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    let address = memory.as_ptr().expose_provenance() as u64;
+    // SAFETY: this attribute is a `c_uint`, and an address that the driver does not know is an error, by which nothing is written.
+    let answer = unsafe { sys::cuPointerGetAttribute(ptr::from_mut(&mut kind).cast(), attribute, address) };
+    answer == sys::CUresult::CUDA_SUCCESS && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as c_uint
 }
 
 /// Enqueues a copy from one place to another in a GPU's memory. The caller has them from views, which are as long.

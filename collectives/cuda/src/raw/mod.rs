@@ -13,3 +13,4 @@ pub(crate) mod nccl;
 pub(crate) mod nvml;
 pub(crate) mod nvrtc;
 pub(crate) mod pinned;
+pub(crate) mod registered;

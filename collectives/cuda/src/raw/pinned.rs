@@ -4,9 +4,12 @@ use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUevent_flags};
+use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, PinnedHostSlice, result};
 use sardana_collectives::pages::Pages;
+
+use super::context::whatever_was_noted;
+use super::registered::is_registered;
 
 /// Bytes of the host that a GPU reads and writes by itself, while the host goes on. Code that looks at them waits for that first, and so does code that frees
 /// them.
@@ -22,45 +25,8 @@ pub(crate) struct PinnedBytes {
 enum Lying {
     /// The driver's.
     Allocated(PinnedHostSlice<u8>),
-    /// Ours, of which the driver was told.
-    Registered(Registered),
-}
-
-/// Pages that other processes of the host can read. The driver leaves them where they are until the end of this value.
-#[derive(Debug)]
-struct Registered {
-    pages: Arc<Pages>,
-    context: Arc<CudaContext>,
-}
-
-impl Registered {
-    /// The context is this thread's.
-    fn new(context: &Arc<CudaContext>, pages: Pages) -> Result<Self, DriverError> {
-        // SAFETY: so many bytes are mapped there, to be written as well, as long as this value has the pages; its end takes the word back before that.
-        unsafe { sys::cuMemHostRegister_v2(pages.start().cast(), pages.bytes(), 0) }.result()?;
-        Ok(Self {
-            pages: Arc::new(pages),
-            context: Arc::clone(context),
-        })
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        whatever_was_noted(&self.context, || {
-            self.context.bind_to_thread()?;
-            // SAFETY: they were registered by their start, and nothing copies from them or to them any more: `PinnedBytes` has waited for that.
-            unsafe { sys::cuMemHostUnregister(self.pages.start().cast()) }.result()
-        });
-    }
-}
-
-/// Does this at the end of a value, also where the context has noted an error, which it would return in place of doing anything. What it notes, the next
-/// call on it says: the first error.
-fn whatever_was_noted(context: &CudaContext, end: impl FnOnce() -> Result<(), DriverError>) {
-    let noted = context.check_err();
-    context.record_err(end());
-    context.record_err(noted);
+    /// Pages that other processes of the host can read, of which the driver was told.
+    Registered(Arc<Pages>),
 }
 
 impl PinnedBytes {
@@ -80,22 +46,19 @@ impl PinnedBytes {
         let Ok(pages) = Pages::create(bytes) else {
             return Self::allocate(context, bytes);
         };
-        // The context is this thread's from here on, unless something has failed.
-        let used = context.new_event(Some(CUevent_flags::CU_EVENT_BLOCKING_SYNC))?;
-        match Registered::new(context, pages) {
-            Ok(registered) => Ok(Self {
-                memory: Lying::Registered(registered),
-                used,
-            }),
-            Err(_) => Self::allocate(context, bytes),
+        if !is_registered(context, pages.mapping()) {
+            return Self::allocate(context, bytes);
         }
+        let used = context.new_event(Some(CUevent_flags::CU_EVENT_BLOCKING_SYNC))?;
+        let memory = Lying::Registered(Arc::new(pages));
+        Ok(Self { memory, used })
     }
 
     /// The pages in which they lie, if they do.
     pub(crate) const fn pages(&self) -> Option<&Arc<Pages>> {
         match &self.memory {
             Lying::Allocated(_) => None,
-            Lying::Registered(registered) => Some(&registered.pages),
+            Lying::Registered(pages) => Some(pages),
         }
     }
 
@@ -103,7 +66,7 @@ impl PinnedBytes {
     pub(crate) fn are_read(&mut self) -> bool {
         match &mut self.memory {
             Lying::Allocated(_) => false,
-            Lying::Registered(registered) => registered.pages.are_read(),
+            Lying::Registered(pages) => pages.are_read(),
         }
     }
 
@@ -112,7 +75,7 @@ impl PinnedBytes {
         self.used.synchronize()?;
         match &self.memory {
             Lying::Allocated(memory) => memory.as_slice(),
-            Lying::Registered(Registered { pages, .. }) => {
+            Lying::Registered(pages) => {
                 // SAFETY: they are mapped as long as this value lives, and nothing writes there: no copy, which was waited for, and no other process, which cannot.
                 Ok(unsafe { slice::from_raw_parts(pages.start(), pages.bytes()) })
             }
@@ -124,7 +87,7 @@ impl PinnedBytes {
         self.used.synchronize()?;
         match &mut self.memory {
             Lying::Allocated(memory) => memory.as_mut_slice(),
-            Lying::Registered(Registered { pages, .. }) => {
+            Lying::Registered(pages) => {
                 assert!(
                     Arc::get_mut(pages).is_some(),
                     "pages are not written that something else holds"
@@ -166,7 +129,7 @@ impl PinnedBytes {
     fn address(&self, range: &Range<usize>) -> Result<*const u8, DriverError> {
         let (start, length) = match &self.memory {
             Lying::Allocated(memory) => (memory.as_ptr()?, memory.len()),
-            Lying::Registered(Registered { pages, .. }) => (pages.start().cast_const(), pages.bytes()),
+            Lying::Registered(pages) => (pages.start().cast_const(), pages.bytes()),
         };
         assert!(
             range.start <= range.end && range.end <= length,

@@ -283,9 +283,8 @@ impl Ranks {
             assert!(device.synchronize().is_err(), "{error}");
         }
         let traffic = device.traffic();
-        let mut room = sum.into_buffer();
-        let bytes = room.bytes().to_vec();
-        room.clear();
+        let bytes = sum.bytes().to_vec();
+        sum.into_buffer().clear();
         Ok((bytes, traffic))
     }
 }
@@ -293,7 +292,12 @@ impl Ranks {
 /// What a ring is told that sums one step of these gradients.
 fn told(pieces: &mut [(ShardRange, GradientBuffer)], layout: &Layout) -> UnboundedReceiver<RingInput> {
     let (inputs, inbox) = unbounded_channel();
-    let into = GradientBuffer::zeros(layout);
+    // As a step driver has them.
+    let into = if layout.bytes() < CHUNK_BYTES {
+        GradientBuffer::zeros(layout)
+    } else {
+        GradientBuffer::in_pages(layout)
+    };
     inputs.send(RingInput::Begin { step: Step::ZERO, into }).unwrap();
     for (shards, buffer) in pieces {
         let input = RingInput::Piece {
