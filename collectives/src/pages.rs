@@ -41,6 +41,7 @@ pub(crate) struct SeenPages(Mapping);
 pub struct InPlace<'a> {
     bytes: &'a [u8],
     pages: Option<&'a Arc<Pages>>,
+    may_be_kept: bool,
 }
 
 /// Bytes in pages, which are held meanwhile.
@@ -213,7 +214,26 @@ impl<'a> InPlace<'a> {
     /// Bytes that lie in these pages, or in none. What shows them writes none of them before they [are read](Pages::are_read) no more.
     #[must_use]
     pub const fn new(bytes: &'a [u8], pages: Option<&'a Arc<Pages>>) -> Self {
-        Self { bytes, pages }
+        Self {
+            bytes,
+            pages,
+            may_be_kept: false,
+        }
+    }
+
+    /// The same, and another process that reads them may [borrow](crate::borrowed) them: they are read until it returns them. Else they are until it has read the frame in
+    /// which it is shown them.
+    #[must_use]
+    pub(crate) const fn to_borrow(self) -> Self {
+        Self {
+            may_be_kept: true,
+            ..self
+        }
+    }
+
+    /// Whether it may.
+    pub(crate) const fn may_be_kept(&self) -> bool {
+        self.may_be_kept
     }
 
     /// The bytes.
@@ -228,7 +248,10 @@ impl<'a> InPlace<'a> {
     /// When they are beyond these.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Self {
-        Self::new(&self.bytes[range], self.pages)
+        Self {
+            bytes: &self.bytes[range],
+            ..*self
+        }
     }
 
     /// The same bytes without a lifetime, if they lie in pages: these are held until the last clone is dropped, and their owner does not write them before.

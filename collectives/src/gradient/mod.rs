@@ -27,7 +27,7 @@ pub(crate) use filling::Filling;
 pub use lowering::Lowering;
 pub(crate) use lowering::Places;
 pub(crate) use passing::Passed;
-pub use passing::{Passing, Slot};
+pub use passing::{Lent, Passing, Slot};
 pub use place::{TensorPlace, TensorPlaces};
 pub use resident::{Resident, ResidentError};
 pub use sum::{Mean, RUN_ELEMENTS, Sum, SumLengthError};

@@ -9,7 +9,9 @@ use sardana_protocol::state::Dtype;
 use tokio::sync::oneshot;
 
 use super::{Lowering, Resident, ResidentError};
+use crate::borrowed::Borrowed;
 use crate::limits::LOWERED_BYTES;
+use crate::mapping::Mapping;
 use crate::pages::InPlace;
 
 /// Memory of the host through which parts of a running sum pass, one after the other. What they pass copies from it and to it.
@@ -47,6 +49,36 @@ impl Slot for PlainSlot {
     }
 }
 
+/// A part of a running sum where the rank before has it, another process of the host, in chunks that are returned by being dropped.
+#[derive(Debug)]
+pub struct Lent {
+    /// Where each begins in the part, from the first on.
+    chunks: Vec<(usize, Borrowed)>,
+}
+
+impl Lent {
+    /// Its bytes in the runs in which they lie, each with where it begins in the part.
+    pub fn runs(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        let together = |one: &(usize, Borrowed), next: &(usize, Borrowed)| {
+            one.0 + one.1.len() == next.0 && Borrowed::lie_together(Some(&one.1), Some(&next.1))
+        };
+        self.chunks.chunk_by(together).map(|run| {
+            let (at, first) = &run[0];
+            let bytes = run.iter().map(|(_, chunk)| chunk.len()).sum();
+            (*at, first.and_what_follows(0, bytes))
+        })
+    }
+
+    /// What they are mapped as.
+    pub fn mappings(&self) -> impl Iterator<Item = &Mapping> {
+        self.chunks.iter().map(|(_, chunk)| chunk.mapping())
+    }
+
+    fn bytes(&self) -> usize {
+        self.chunks.iter().map(|(_, chunk)| chunk.len()).sum()
+    }
+}
+
 /// A part of a running sum, or room for one that begins: at most [`LOWERED_BYTES`] of the tensors, all of whose elements are of one
 /// type, and zeros between them. One that is dropped unfinished fails.
 #[derive(Debug)]
@@ -55,6 +87,7 @@ pub struct Passing {
     dtype: Dtype,
     begins: bool,
     slot: Box<dyn Slot>,
+    lent: Lent,
     goes: Option<Lowering>,
     stays: Option<Arc<dyn Resident>>,
     done: oneshot::Sender<Result<Box<dyn Slot>, ResidentError>>,
@@ -72,11 +105,19 @@ impl Passing {
             dtype,
             begins,
             slot,
+            lent: Lent { chunks: Vec::new() },
             goes: None,
             stays: None,
             done,
         };
         (passing, passed)
+    }
+
+    /// These chunks of the sum so far are not in the slot: each with where it begins in the part.
+    pub(crate) fn lent(self, mut chunks: Vec<(usize, Borrowed)>) -> Self {
+        chunks.sort_unstable_by_key(|(at, _)| *at);
+        let lent = Lent { chunks };
+        Self { lent, ..self }
     }
 
     /// It is finished here: it goes to `goes`, which has as many bytes, and stays in `stays` as well.
@@ -102,9 +143,25 @@ impl Passing {
         self.begins
     }
 
-    /// Where the sum so far is, in as many bytes as the range has, and where the new one is to be, unless it [goes](Self::goes_if) elsewhere: a slot of the [`Resident`] that the part is to pass.
+    /// The sum so far, if the rank before has lent all of it and `reaches` says so of each place where it lies: then it is not in the slot.
+    #[must_use]
+    pub fn lent_if(&mut self, reaches: impl Fn(&Mapping) -> bool) -> Option<Lent> {
+        let taken = self.lent.bytes() == self.range.len() && self.lent.mappings().all(reaches);
+        let none = Lent { chunks: Vec::new() };
+        taken.then(|| std::mem::replace(&mut self.lent, none))
+    }
+
+    /// Where the sum so far is, unless it was [lent](Self::lent_if), in as many bytes as the range has, and where the new one is to be, unless it
+    /// [goes](Self::goes_if) elsewhere: a slot of the [`Resident`] that the part is to pass.
     #[must_use]
     pub fn slot(&mut self) -> &mut dyn Slot {
+        if !self.lent.chunks.is_empty()
+            && let Ok(bytes) = self.slot.bytes()
+        {
+            for (at, chunk) in self.lent.chunks.drain(..) {
+                bytes[at..at + chunk.len()].copy_from_slice(&chunk);
+            }
+        }
         &mut *self.slot
     }
 

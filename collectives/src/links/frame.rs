@@ -77,16 +77,6 @@ pub enum FrameKind {
     Told = 8,
 }
 
-impl FrameKind {
-    /// Whether its receiver may borrow a payload that lies in memory of the sender's, and returns it then. It has all others until it has read the frame.
-    pub(crate) const fn is_borrowed(self) -> bool {
-        match self {
-            Self::Sum => true,
-            Self::Running | Self::Trailer | Self::Load | Self::Call | Self::Agreed | Self::Values | Self::Told => false,
-        }
-    }
-}
-
 /// One of a generation's two plans, and its number in a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanSlot {

@@ -365,7 +365,7 @@ impl LinkReceiver {
         Ok(Payload(payload))
     }
 
-    /// The same, of a frame of [a kind](frame::FrameKind::is_borrowed) whose payload may be borrowed where the sender has it.
+    /// The same, of a frame whose payload may be borrowed where the sender has it, if that [lends](InPlace::to_borrow) it.
     ///
     /// # Errors
     /// See [`LinkError`].

@@ -314,7 +314,7 @@ async fn tell_all(
         };
         let chunk = view.chunk_in_place(index).await.map_err(passage.lacks())?;
         for to in &mut *sums_to {
-            to.send_in_place(passage, Chunk::sum(index), chunk).await?;
+            to.send_in_place(passage, Chunk::sum(index), chunk.to_borrow()).await?;
         }
     }
     if turns.closes() {
@@ -336,7 +336,7 @@ async fn receive_all(
 ) -> Result<(), RingError> {
     for index in passage.layout().travel() {
         if let Some(from) = sum_from.get_mut(&turns.of(passage.layout(), index)) {
-            match from.borrow(passage, index).await? {
+            match from.borrow(passage, Chunk::sum(index)).await? {
                 Received::Payload(mut chunk) => room.fill(index, |out| out.put_next(chunk.left(), &mut chunk)),
                 Received::Borrowed(chunk) => room.borrow(index, chunk),
             }

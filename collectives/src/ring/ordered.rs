@@ -287,7 +287,7 @@ pub(super) async fn receive_running<'a>(
 /// Receives each chunk of the finished sum.
 async fn receive(passage: Passage<'_>, from: &mut Incoming, filling: &mut Filling<'_>) -> Result<(), RingError> {
     for index in passage.layout().travel() {
-        match from.borrow(passage, index).await? {
+        match from.borrow(passage, Chunk::sum(index)).await? {
             Received::Payload(mut chunk) => filling.fill(index, |out| out.put_next(chunk.left(), &mut chunk)),
             Received::Borrowed(chunk) => filling.borrow(index, chunk),
         }
@@ -305,7 +305,7 @@ async fn send_on(
     let sum = sum.there().await;
     for index in passage.layout().travel() {
         let chunk = sum.chunk_in_place(index).await.map_err(passage.lacks())?;
-        to.send_in_place(passage, Chunk::sum(index), chunk).await?;
+        to.send_in_place(passage, Chunk::sum(index), chunk.to_borrow()).await?;
     }
     to.send_trailer(passage, trailer.there().await).await
 }

@@ -277,7 +277,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Sends a chunk that another rank may read where it lies.
+    /// Sends a chunk that another rank may read where it lies, or borrow there if it is lent.
     pub(super) async fn send_in_place(
         &mut self,
         passage: Passage<'_>,
@@ -342,9 +342,9 @@ impl Incoming {
         self.link.receive(&header).await.map_err(passage.broke(self.way))
     }
 
-    /// Receives a chunk of the finished sum, which may be borrowed.
-    pub(super) async fn borrow(&mut self, passage: Passage<'_>, index: u32) -> Result<Received<'_>, RingError> {
-        let header = passage.header(self.way, Chunk::sum(index));
+    /// Receives a chunk, which may be borrowed if the other rank lends it.
+    pub(super) async fn borrow(&mut self, passage: Passage<'_>, chunk: Chunk) -> Result<Received<'_>, RingError> {
+        let header = passage.header(self.way, chunk);
         self.link.borrow(&header).await.map_err(passage.broke(self.way))
     }
 

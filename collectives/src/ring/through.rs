@@ -4,8 +4,8 @@
 //! ```text
 //! links: chunks ─> a part in a slot ─> Resident::pass ─> the part in its slot ─> chunks: added to by what lies here, and passed on
 //! ```
-//! A slot is memory that what holds the gradients copies from and to by itself. Where nothing lies here, another process of this host reads a part there, and a part that is
-//! finished goes to the finished sum by itself. Several parts are under way at once; each comes back in its turn. What lies behind the tensors, the auxiliary sums and the
+//! A slot is memory that what holds the gradients copies from and to by itself. Where nothing lies here, another process of this host borrows a part there, and a part that is
+//! finished goes to the finished sum by itself. What was borrowed so need not come to a slot. Several parts are under way at once; each comes back in its turn. What lies behind the tensors, the auxiliary sums and the
 //! number of samples, is added here.
 
 use std::ops::Range;
@@ -17,11 +17,13 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::RingError;
 use super::inbox::Piece;
-use super::ordered::{Goes, receive_running};
+use super::ordered::Goes;
 use super::passage::{Chunk, Incoming, Passage, Term, Terms, own_terms};
+use crate::borrowed::Borrowed;
 use crate::gradient::{Passed, Passing, Places, Resident, ResidentError, Slot};
 use crate::layout::Layout;
 use crate::limits::{CHUNK_BYTES, LOWERED_BYTES, PASSING_AT_ONCE};
+use crate::links::Received;
 use crate::reduce;
 use crate::runs::Runs;
 
@@ -106,23 +108,18 @@ impl Through {
             let range = bytes_of(layout, &chunks);
             let mut slot = first_there.slot().map_err(passage.lacks())?;
             let bytes = first_of(&mut *slot, range.len()).map_err(passage.lacks())?;
-            for index in chunks.clone().rev() {
-                if let Some(first) = first.take() {
-                    bytes[within(layout, index, &range)].copy_from_slice(&first);
-                } else if let Some(mut running) = receive_running(passage, from.as_deref_mut(), index).await? {
-                    running.copy_to(&mut bytes[within(layout, index, &range)]);
-                }
-            }
-            let begins = from.is_none();
             let tensors = range.start..range.end.min(layout.tensors_end().max(range.start));
+            // What lies behind the tensors is added here.
+            let is_whole = tensors == range;
+            let lent = receive(passage, (from.as_deref_mut(), first.take()), &chunks, (bytes, is_whole)).await?;
+            let begins = from.is_none();
             add_tail(layout, tensors.end..range.end, begins, &mut bytes[tensors.len()..], there).await;
             let is_none = tensors.is_empty();
-            // What lies behind the tensors is added here.
-            let goes = self.goes.as_ref().filter(|_| tensors == range);
+            let goes = self.goes.as_ref().filter(|_| is_whole);
             let goes = goes.map(|places| places.place(range.clone()));
             let is_placed = goes.is_some();
             let (passing, passed) = Passing::new(tensors, self.dtype, begins, slot);
-            let passing = passing.finished_in(goes, self.stays.clone());
+            let passing = passing.lent(lent).finished_in(goes, self.stays.clone());
             if is_none {
                 passing.finish();
             } else {
@@ -140,6 +137,32 @@ impl Through {
         }
         Ok(())
     }
+}
+
+/// Receives a part of the running sum into `bytes`, but for chunks that the rank before lends, if they may be elsewhere: each with where it begins in the part. The first
+/// chunk of all is here already, if there is one.
+async fn receive(
+    passage: Passage<'_>,
+    (mut from, mut first): (Option<&mut Incoming>, Option<Vec<u8>>),
+    chunks: &Range<u32>,
+    (bytes, may_be_lent): (&mut [u8], bool),
+) -> Result<Vec<(usize, Borrowed)>, RingError> {
+    let (layout, range) = (passage.layout(), bytes_of(passage.layout(), chunks));
+    let mut lent = Vec::new();
+    for index in chunks.clone().rev() {
+        let place = within(layout, index, &range);
+        if let Some(first) = first.take() {
+            bytes[place].copy_from_slice(&first);
+            continue;
+        }
+        let Some(from) = from.as_deref_mut() else { continue };
+        match from.borrow(passage, Chunk::running(index)).await? {
+            Received::Borrowed(chunk) if may_be_lent => lent.push((place.start, chunk)),
+            Received::Borrowed(chunk) => bytes[place].copy_from_slice(&chunk),
+            Received::Payload(mut running) => running.copy_to(&mut bytes[place]),
+        }
+    }
+    Ok(lent)
 }
 
 /// Passes the parts on as they come back, with what lies here added.
@@ -166,7 +189,7 @@ async fn go_on(
         for index in chunks.rev() {
             let sum = part.part(within(passage.layout(), index, &range));
             if let Some(to) = goes.shown_to().filter(|_| here.is_empty()) {
-                to.pass_in_place(passage, Chunk::running(index), sum).await?;
+                to.pass_in_place(passage, Chunk::running(index), sum.to_borrow()).await?;
                 continue;
             }
             let own = own_terms(passage, here, index).await?.into_iter().map(Term::Own);

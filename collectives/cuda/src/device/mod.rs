@@ -35,7 +35,7 @@ pub use dlpack::{DlPackError, Exchanged};
 pub use error::{DeviceError, MemoryKind};
 pub use launches::{Enqueue, Float, Half, Summed};
 pub use pinned::Pinned;
-pub(crate) use registered::DirectCopy;
+pub(crate) use registered::{CopiesOfLent, DirectCopy};
 pub use shared::{LentTensor, SharedTensor};
 pub use tensor::{DeviceTensor, Element, View, ViewMut};
 pub use timing::Time;

@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use sardana_collectives::gradient::Lowering;
+use sardana_collectives::gradient::{Lent, Lowering};
 use sardana_collectives::mapping::Mapping;
 
 use super::{Device, DeviceError, Stream, View, ViewMut};
+pub(crate) use crate::raw::registered::CopiesOfLent;
 use crate::raw::registered::{self, CopyInPlace};
 
 /// A copy from the device to where a part of a gradient goes.
@@ -67,6 +68,26 @@ impl Device {
         self.call("copy from it", || registered::copy_down(stream, from.address(), to))?;
         self.0.down.fetch_add(from.len() as u64, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Enqueues copies of a part of a running sum, which the device [reaches](Self::reaches) where another process has it, to the beginning of `to`, on the stream of
+    /// uploads. It is returned to that process by the end of what this gives, which waits for the copies.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    ///
+    /// # Panics
+    /// When it is longer than `to`, or `to` is another device's.
+    pub(crate) fn copy_up_lent(&self, to: &ViewMut<'_, u8>, lent: Lent) -> Result<CopiesOfLent, DeviceError> {
+        let to = to.read();
+        assert!(to.device() == self, "expected memory of the device that copies");
+        let ends = lent.runs().map(|(at, bytes)| at + bytes.len());
+        assert!(ends.max().unwrap_or(0) <= to.len(), "a copy is as long as what is copied");
+        let count: usize = lent.runs().map(|(_, bytes)| bytes.len()).sum();
+        let stream = self.stream(Stream::Uploads);
+        let copies = self.call("copy to it", || CopiesOfLent::enqueue(stream, lent, to.address()))?;
+        self.0.up.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(copies)
     }
 
     /// Enqueues a copy of `from` to where the part goes, which the device [reaches](Self::reaches), on the stream of copies.

@@ -12,8 +12,9 @@ use sardana_collectives::gradient::{Lowering, Passing, ResidentError, Slot};
 use sardana_collectives::limits::LOWERED_BYTES;
 use sardana_protocol::state::Dtype;
 
+use super::adding::Added;
 use super::slots::{Kind, LANDING_AT_ONCE, PinnedSlot, Slots};
-use crate::device::{Device, DeviceError, DeviceTensor, DirectCopy, Float, Moment, Pinned, Stream, View};
+use crate::device::{Device, DeviceError, DeviceTensor, DirectCopy, Moment, Pinned, Stream};
 
 /// Copies of what is spilled that are under way at once.
 pub(super) const WRITERS_SLOTS: usize = 2;
@@ -169,15 +170,7 @@ enum Landing {
     InPlace(DirectCopy),
     Lowering(Lowering, PinnedSlot),
     /// Its slot is its own.
-    Passing(Passing, Passed),
-}
-
-/// A part of a sum that was added to.
-struct Passed {
-    /// Where that was.
-    sum: DeviceTensor<u8>,
-    /// The copy to where the part goes; none if it goes to its slot.
-    placed: Option<DirectCopy>,
+    Passing(Box<(Passing, Added)>),
 }
 
 impl Carrying {
@@ -217,13 +210,18 @@ impl Carrying {
                 mut passing,
                 stays,
             } => {
-                let sum = match passing.dtype() {
-                    Dtype::F32 => self.enqueue_sum::<f32>(&terms, &mut passing, stays.as_ref()),
-                    Dtype::F64 => self.enqueue_sum::<f64>(&terms, &mut passing, stays.as_ref()),
+                let bytes = passing.range().len();
+                let used = self.sums.pop().filter(|sum| sum.len() >= bytes);
+                let added = match passing.dtype() {
+                    Dtype::F32 => Added::enqueue::<f32>(&self.device, used, &terms, &mut passing, stays.as_ref()),
+                    Dtype::F64 => Added::enqueue::<f64>(&self.device, used, &terms, &mut passing, stays.as_ref()),
                     Dtype::U64 => return drop(passing),
                 };
-                match sum {
-                    Ok(sum) => self.begun(Landing::Passing(passing, sum), terms.into_iter().chain(stays).collect()),
+                match added {
+                    Ok(added) => self.begun(
+                        Landing::Passing(Box::new((passing, added))),
+                        terms.into_iter().chain(stays).collect(),
+                    ),
                     Err(error) => passing.fail(error),
                 }
             }
@@ -258,85 +256,6 @@ impl Carrying {
         Ok(slot)
     }
 
-    /// Up, to each gradient in their order, and down. It comes up while parts before it go down.
-    fn enqueue_sum<T: Float>(
-        &mut self,
-        terms: &[Part],
-        passing: &mut Passing,
-        stays: Option<&Part>,
-    ) -> Result<Passed, ResidentError> {
-        let (range, begins) = (passing.range(), passing.begins());
-        // Where it goes the device may reach.
-        let goes = passing.goes_if(|goes| goes.mapping().is_some_and(|mapping| self.device.reaches(mapping)));
-        let slot = PinnedSlot::of(passing.slot(), &self.device);
-        let slot =
-            slot.ok_or_else(|| ResidentError::new("expected a slot of the GPU that the sum passes, found another one"))?;
-        let used = self.sums.pop().filter(|sum| sum.len() >= range.len());
-        let sum = self.enqueue_at::<T>(terms, (range.clone(), begins), slot.pinned(), used, stays);
-        let sum = sum.map_err(ResidentError::new)?;
-        // At the end: once this has landed nothing uses the gradients, what stays, or the slot.
-        let placed = match goes {
-            Some(goes) => Some(self.place(&sum, goes)?),
-            None => {
-                let copied = slot.pinned().copy_down(Stream::Copies, &sum, 0, 0..range.len());
-                copied.map_err(ResidentError::new)?;
-                None
-            }
-        };
-        Ok(Passed { sum, placed })
-    }
-
-    fn place(&self, sum: &DeviceTensor<u8>, goes: Lowering) -> Result<DirectCopy, ResidentError> {
-        let part = sum.part(0..goes.range().len());
-        self.device.copy_to_part(&part, goes).map_err(|(goes, error)| {
-            let error = ResidentError::new(error);
-            goes.fail(error.clone());
-            error
-        })
-    }
-
-    fn enqueue_at<T: Float>(
-        &self,
-        terms: &[Part],
-        (range, begins): (Range<usize>, bool),
-        pinned: &Pinned<u8>,
-        used: Option<DeviceTensor<u8>>,
-        stays: Option<&Part>,
-    ) -> Result<DeviceTensor<u8>, DeviceError> {
-        let length = range.len();
-        let is_new = used.is_none();
-        let mut sum = match used {
-            Some(sum) => sum,
-            None => DeviceTensor::unset(&self.device, Stream::Copies, length)?,
-        };
-        if !begins {
-            if is_new {
-                // It is there in the order of the stream of copies.
-                self.device.wait_for(Stream::Uploads, Stream::Copies)?;
-            }
-            pinned.copy_up(Stream::Uploads, 0..length, &mut sum, 0)?;
-            self.device.wait_for(Stream::Copies, Stream::Uploads)?;
-        }
-        for term in terms {
-            self.device.wait(Stream::Copies, &term.ready)?;
-        }
-        let held: Vec<_> = terms.iter().map(Part::memory).collect();
-        let gradients: Vec<View<'_, T>> = held.iter().map(|memory| memory.part(range.clone()).elements()).collect();
-        let on = self.device.on(Stream::Copies);
-        let mut to = sum.part_mut(0..length).elements::<T>();
-        match gradients.split_first() {
-            Some((first, others)) if begins => on.sum_into(&mut to, first, others)?,
-            Some(_) | None => on.add(&mut to, &gradients)?,
-        }
-        if let Some(stays) = stays {
-            self.device.wait(Stream::Copies, &stays.ready)?;
-            let mut there = stays.memory();
-            let mut there = there.part_mut(range.clone()).elements::<T>();
-            on.sum_into::<T>(&mut there, &sum.part(0..length).elements(), &[])?;
-        }
-        Ok(sum)
-    }
-
     /// Waits for the oldest copy.
     fn land(&mut self) {
         let Some(UnderWay { landing, _with }) = self.under_way.pop_front() else {
@@ -351,11 +270,9 @@ impl Carrying {
                 Ok(bytes) => lowering.write(|here| here.copy_from_slice(&bytes[..here.len()])),
                 Err(error) => lowering.fail(error),
             },
-            Landing::Passing(mut passing, Passed { sum, placed }) => {
-                let landed = match placed {
-                    Some(copy) => placed_by(copy),
-                    None => passing.slot().bytes().map(drop),
-                };
+            Landing::Passing(part) => {
+                let (mut passing, added) = *part;
+                let (sum, landed) = added.land(&mut passing);
                 self.sums.push(sum);
                 match landed {
                     Ok(()) => passing.finish(),
@@ -367,7 +284,7 @@ impl Carrying {
 }
 
 /// Waits for a copy to where a part goes, and shows that or fails it.
-fn placed_by(copy: DirectCopy) -> Result<(), ResidentError> {
+pub(super) fn placed_by(copy: DirectCopy) -> Result<(), ResidentError> {
     match copy.landed() {
         Ok(part) => {
             part.write(|_| ());

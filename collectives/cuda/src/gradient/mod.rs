@@ -15,13 +15,18 @@
 //! | up | G | 2 G | G | 0 |
 //!
 //! Of these one G up is the finished sum, for an update on the device, if the model asks for it there. The closer and a worker that is alone have it
-//! where they finish it, if there is room and nothing is spilled (else the closer's comes up, too), and G comes down for others. Parts of a running sum are received into
-//! pinned memory and sent from it, so that the device reads and writes them there. That memory is in [pages](sardana_collectives::pages) of which the driver was told, if it takes
-//! them: the next rank of the host reads a part where this one's device has written it, unless spilled gradients are added to it on its way.
+//! where they finish it, if there is room and nothing is spilled (else the closer's comes up, too), and G comes down for others.
+//!
+//! The driver is told of the memory of gradients and sums, from 128 KiB on, the first time that something is copied from there or to there: also of that which another process of the
+//! host has, and this one has borrowed a sum or a part of it in. So all goes from where it lies to where it is to be: a finished sum up, a part of a running sum up from
+//! where the rank before has it, a part that is finished, a gradient that is asked for and one that is spilled down. What is added to on the host, what came over a network and what the
+//! driver does not take passes pinned memory. Parts of a running sum go on from there: it is in [pages](sardana_collectives::pages) of which the driver was told, so that the next
+//! rank of the host, or its device, reads a part where this one's has written it, unless spilled gradients are added to it on its way.
 //!
 //! Where chunks have owners, and where tensors are of several types, each gradient comes down, k G (those from shard 0 on are one), and the finished sum goes up, G. A coordinator
 //! takes none of them for large gradients where all workers compute on devices: processors would add what comes down from all. Small ones go to one owner. Auxiliary sums and the number of samples stay on the host.
 
+mod adding;
 mod carrier;
 mod held;
 mod on_device;

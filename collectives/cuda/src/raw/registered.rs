@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CU_MEMHOSTREGISTER_PORTABLE, CU_MEMHOSTREGISTER_READ_ONLY, CUevent_flags};
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, result};
-use sardana_collectives::gradient::Lowering;
+use sardana_collectives::gradient::{Lent, Lowering};
 use sardana_collectives::mapping::Mapping;
 
 use super::context::whatever_was_noted;
@@ -89,6 +89,40 @@ fn landed(stream: &CudaStream) -> Result<(), DriverError> {
     match stream.record_event(Some(CUevent_flags::CU_EVENT_BLOCKING_SYNC)) {
         Ok(event) => event.synchronize(),
         Err(_) => stream.synchronize(),
+    }
+}
+
+/// Copies of a part of a running sum that another process of the host has lent, in memory that is registered.
+#[derive(Debug)]
+pub(crate) struct CopiesOfLent {
+    read: CudaEvent,
+    #[expect(dead_code, reason = "it is returned at the end of this value")]
+    lent: Lent,
+}
+
+impl CopiesOfLent {
+    /// Enqueues them, to the bytes that a GPU has from `to` on. There are as many: the caller has checked that.
+    pub(crate) fn enqueue(stream: &CudaStream, lent: Lent, to: u64) -> Result<Self, DriverError> {
+        let read = stream.context().new_event(Some(CUevent_flags::CU_EVENT_BLOCKING_SYNC))?;
+        stream.context().bind_to_thread()?;
+        let enqueued = lent.runs().try_for_each(|(at, bytes)| {
+            // SAFETY: the caller has checked what is written. What is read stays as it is as long as this value has it, which waits at its end.
+            unsafe { result::memcpy_htod_async(to + at as u64, bytes, stream.cu_stream()) }
+        });
+        match enqueued.and_then(|()| read.record(stream)) {
+            Ok(()) => Ok(Self { read, lent }),
+            Err(error) => {
+                // Some may have been enqueued. What a failed context has enqueued does not come any more.
+                stream.context().record_err(stream.synchronize());
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for CopiesOfLent {
+    fn drop(&mut self) {
+        whatever_was_noted(self.read.context(), || self.read.synchronize());
     }
 }
 

@@ -1,7 +1,7 @@
 //! Payloads that a receiver reads where the sender has them: in pages, whose descriptors pass the socket once each. Both ends count them, and remember the
 //! last few.
 //!
-//! A receiver has most payloads until it has read their frame. A sum it [borrows](crate::borrowed), and returns it when it needs it no more.
+//! A receiver has a payload until it has read its frame; or, if the sender lends it, until it returns it: it [borrows](crate::borrowed) that for as long as it needs it.
 
 use std::array;
 use std::collections::VecDeque;
@@ -22,6 +22,8 @@ pub(super) struct Place {
     pub(super) pages: u64,
     /// Its first byte there.
     pub(super) at: u64,
+    /// Whether the receiver may borrow it, and returns it in any case.
+    pub(super) lent: bool,
 }
 
 /// The pages that a sender has passed.
@@ -33,15 +35,6 @@ pub(super) struct Passed {
     reader: Arc<dyn Reader>,
     /// By columns of its account.
     borrowers: [Arc<dyn Reader>; COLUMNS],
-}
-
-/// Until when the other end has what it is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Until {
-    /// Until it has read the frame.
-    Read,
-    /// Until it says that it returns it.
-    Returned,
 }
 
 /// The pages that a receiver was passed.
@@ -93,17 +86,16 @@ impl Passed {
     }
 
     /// Where the other end finds bytes that frame number `frame` carries, counted from 0 on. None if it cannot see them: they are copied then.
-    pub(super) fn show(&mut self, bytes: InPlace<'_>, frame: u64, until: Until, bell: &Bell) -> Option<Place> {
+    pub(super) fn show(&mut self, bytes: InPlace<'_>, frame: u64, bell: &Bell) -> Option<Place> {
         let (pages, at) = bytes.place().filter(|_| !self.memory.asks_for_copies())?;
         let number = self.find(pages).or_else(|| self.pass(pages, bell))?;
-        let receiver = match until {
-            Until::Read => &self.reader,
-            Until::Returned => &self.borrowers[column(number)],
-        };
+        let lent = bytes.may_be_kept();
+        let receiver = if lent { &self.borrowers[column(number)] } else { &self.reader };
         pages.show(receiver, frame + 1);
         Some(Place {
             pages: number,
             at: at as u64,
+            lent,
         })
     }
 

@@ -29,8 +29,8 @@ use crate::borrowed::{Account, Borrowed};
 use crate::pages::{InPlace, is_blind};
 use bell::Bell;
 use counters::{Over, Reader, State, Writer};
-use in_place::{Passed, Seen, Until, account};
-use region::Region;
+use in_place::{Passed, Seen, account};
+use region::{Lies, Region};
 
 /// Memory that is not used as a link yet. Unmapped when it, or the link made of it, is dropped.
 #[derive(Debug)]
@@ -129,12 +129,7 @@ impl SharedMemorySender {
         halfway: impl FnOnce(),
     ) -> Result<bool, LinkError> {
         self.room(header).await?;
-        let until = if header.kind.is_borrowed() {
-            Until::Returned
-        } else {
-            Until::Read
-        };
-        let Some(place) = self.passed.show(payload, self.writer.next(), until, &self.bell) else {
+        let Some(place) = self.passed.show(payload, self.writer.next(), &self.bell) else {
             let copy = |out: &mut [u8]| out.copy_from_slice(payload.bytes());
             return self.send(header, copy, halfway).await.map(|()| false);
         };
@@ -184,29 +179,32 @@ impl SharedMemoryReceiver {
 
     pub(super) async fn receive(&mut self, expected: &FrameHeader) -> Result<Slot<'_>, LinkError> {
         self.frame(expected).await?;
-        let bytes = expected.payload_bytes as usize;
-        let there = match self.reader.place() {
-            None => None,
-            Some(place) => {
-                debug_assert!(!expected.kind.is_borrowed(), "what was never borrowed is never returned");
-                Some(self.seen.bytes(place, bytes, &self.bell).map_err(not_seen)?)
-            }
-        };
-        Ok(self.reader.payload(bytes, there))
+        let Self {
+            reader,
+            bell,
+            seen,
+            account,
+        } = self;
+        let lies = lies(expected, reader, seen, (bell, account))?;
+        Ok(reader.payload(lies))
     }
 
-    /// Receives a frame of [a kind](super::frame::FrameKind::is_borrowed) whose payload this end may borrow.
+    /// Receives a frame whose payload this end may borrow, if the sender lends it.
     pub(super) async fn borrow(&mut self, expected: &FrameHeader) -> Result<Received<'_>, LinkError> {
         self.frame(expected).await?;
-        let bytes = expected.payload_bytes as usize;
-        let Some(place) = self.reader.place() else {
-            return Ok(Received::Slot(self.reader.payload(bytes, None)));
-        };
-        let as_number = (&self.account, self.reader.next());
-        let borrowed = self.seen.borrow((place, bytes), &self.bell, as_number);
-        let borrowed = borrowed.map_err(not_seen)?;
-        self.reader.count();
-        Ok(Received::Borrowed(borrowed))
+        let Self {
+            reader,
+            bell,
+            seen,
+            account,
+        } = self;
+        Ok(match lies(expected, reader, seen, (bell, account))? {
+            Lies::Lent(borrowed) => {
+                reader.count();
+                Received::Borrowed(borrowed)
+            }
+            lies @ (Lies::Here(_) | Lies::There(_)) => Received::Slot(reader.payload(lies)),
+        })
     }
 
     async fn frame(&mut self, expected: &FrameHeader) -> Result<(), LinkError> {
@@ -220,6 +218,24 @@ impl Drop for SharedMemoryReceiver {
     fn drop(&mut self) {
         self.reader.end(&*self.bell);
     }
+}
+
+/// Where the payload of the frame that is there lies.
+fn lies<'a>(
+    expected: &FrameHeader,
+    reader: &Reader<Region>,
+    seen: &'a mut Seen,
+    (bell, account): (&Bell, &Arc<Account>),
+) -> Result<Lies<'a>, LinkError> {
+    let bytes = expected.payload_bytes as usize;
+    Ok(match reader.place() {
+        None => Lies::Here(bytes),
+        Some(place) if place.lent => {
+            let borrowed = seen.borrow((place, bytes), bell, (account, reader.next()));
+            Lies::Lent(borrowed.map_err(not_seen)?)
+        }
+        Some(place) => Lies::There(seen.bytes(place, bytes, bell).map_err(not_seen)?),
+    })
 }
 
 fn not_seen(reason: io::Error) -> LinkError {

@@ -24,7 +24,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_sea
 
 use super::counters::{Counters, Memory, Reader, Writer};
 use super::in_place::Place;
-use crate::borrowed::COLUMNS;
+use crate::borrowed::{Borrowed, COLUMNS};
 use crate::limits::{ALIGNMENT, CHUNK_BYTES, SHARED_LINK_BYTES, SHARED_SLOTS};
 use crate::links::frame::HEADER_BYTES;
 use crate::runs::Runs;
@@ -58,11 +58,13 @@ pub(crate) struct Slot<'a> {
 
 /// Where the payload of a slot lies.
 #[derive(Debug)]
-enum Lies<'a> {
+pub(super) enum Lies<'a> {
     /// In the slot: so many bytes.
     Here(usize),
     /// Where the sender has it.
     There(&'a [u8]),
+    /// The same, and it is returned by being dropped.
+    Lent(Borrowed),
 }
 
 impl Region {
@@ -171,13 +173,21 @@ impl Writer<Region> {
 }
 
 /// What a frame says whose payload lies in its slot.
-const HERE: Place = Place { pages: 0, at: 0 };
+const HERE: Place = Place {
+    pages: 0,
+    at: 0,
+    lent: false,
+};
+
+/// What a place says besides where it is, as no memory is so long.
+const LENT: u64 = 1 << 63;
 
 fn write_head(slot: &mut [u8], header: &[u8; HEADER_BYTES], place: Place) {
     let (head, rest) = slot.split_at_mut(HEADER_BYTES);
     head.copy_from_slice(header);
     rest[..8].copy_from_slice(&place.pages.to_le_bytes());
-    rest[8..16].copy_from_slice(&place.at.to_le_bytes());
+    let lent = if place.lent { LENT } else { 0 };
+    rest[8..16].copy_from_slice(&(place.at | lent).to_le_bytes());
 }
 
 impl Reader<Region> {
@@ -195,18 +205,21 @@ impl Reader<Region> {
         // SAFETY: the place lies within the mapping, as above.
         let place = unsafe { slot.add(HEADER_BYTES).cast::<[[u8; 8]; 2]>().read() };
         let [pages, at] = place.map(u64::from_le_bytes);
-        (pages != HERE.pages).then_some(Place { pages, at })
+        let (at, lent) = (at & !LENT, at & LENT != 0);
+        (pages != HERE.pages).then_some(Place { pages, at, lent })
     }
 
-    /// The payload of the frame that is there: `there`, or so many bytes of its slot.
+    /// The payload of the frame that is there.
     ///
     /// # Panics
-    /// When it would be longer than a chunk.
-    pub(super) fn payload<'a>(&'a mut self, bytes: usize, there: Option<&'a [u8]>) -> Slot<'a> {
-        assert!(bytes <= CHUNK_BYTES, "a payload is at most a chunk");
+    /// When it lies in the slot, and would be longer than a chunk.
+    pub(super) fn payload<'a>(&'a mut self, lies: Lies<'a>) -> Slot<'a> {
+        if let Lies::Here(bytes) = lies {
+            assert!(bytes <= CHUNK_BYTES, "a payload is at most a chunk");
+        }
         Slot {
             reader: self,
-            lies: there.map_or(Lies::Here(bytes), Lies::There),
+            lies,
             read: 0,
         }
     }
@@ -214,9 +227,10 @@ impl Reader<Region> {
 
 impl Slot<'_> {
     fn payload(&self) -> &[u8] {
-        let bytes = match self.lies {
-            Lies::Here(bytes) => bytes,
+        let bytes = match &self.lies {
+            Lies::Here(bytes) => *bytes,
             Lies::There(payload) => return payload,
+            Lies::Lent(borrowed) => return borrowed,
         };
         let slot = self.reader.memory().slot(self.reader.next());
         // SAFETY: the payload lies within its slot.
@@ -231,7 +245,7 @@ impl Slot<'_> {
 impl Slot<'_> {
     /// Whether it is read where the sender has it.
     pub(super) const fn is_in_place(&self) -> bool {
-        matches!(self.lies, Lies::There(_))
+        matches!(self.lies, Lies::There(_) | Lies::Lent(_))
     }
 }
 
@@ -310,6 +324,7 @@ mod tests {
         let place = number.is_multiple_of(3).then_some(Place {
             pages: number + 1,
             at: 64,
+            lent: number.is_multiple_of(2),
         });
         ([number as u8; HEADER_BYTES], payload, place)
     }
@@ -337,8 +352,8 @@ mod tests {
                 reader.frame(&Awake).now_or_never().unwrap().unwrap();
                 let (header, payload, place) = frame(number);
                 assert_eq!((reader.header(), reader.place()), (header, place), "frame {number}");
-                let there = place.map(|_| &payload[..]);
-                let slot = reader.payload(payload.len(), there);
+                let lies = place.map_or(Lies::Here(payload.len()), |_| Lies::There(&payload[..]));
+                let slot = reader.payload(lies);
                 assert_eq!(slot.payload(), payload, "frame {number}");
             }
             assert!(reader.frame(&Awake).now_or_never().unwrap().is_err());

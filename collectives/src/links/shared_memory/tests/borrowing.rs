@@ -10,7 +10,7 @@ use crate::layout::Layout;
 /// Sends chunk `index` of a finished sum in place.
 async fn lend(sender: &mut SharedMemorySender, buffer: &mut GradientBuffer, index: u32) {
     let view = buffer.complete();
-    let chunk = view.chunk_in_place(index).await.unwrap();
+    let chunk = view.chunk_in_place(index).await.unwrap().to_borrow();
     let header = header_of(FrameKind::Sum, index, chunk.bytes().len());
     assert!(sender.send_in_place(&header, chunk, || ()).await.unwrap(), "it is in place");
 }
@@ -64,6 +64,22 @@ async fn what_is_borrowed_is_its_owners_again_once_all_of_it_is_returned() {
     assert!(is_written_there(&layout, &mut sum), "all of this memory is returned");
     drop(one);
     assert!(holds(&other, 1.0), "and some of the other is not");
+}
+
+#[tokio::test]
+async fn what_is_lent_and_not_kept_is_returned_once_it_is_read() {
+    let (_turn, layout) = (turn().await, layout());
+    let (mut sender, mut receiver) = link();
+    let mut sum = gradient(&layout, 1.0);
+    lend(&mut sender, &mut sum, 1).await;
+    let expected = header_of(FrameKind::Sum, 1, layout.chunk(1).len());
+    let mut payload = receiver.receive(&expected).await.unwrap();
+    assert!(payload.is_in_place() && holds(&payload.to_vec(), 1.0));
+    assert!(!is_written_there(&layout, &mut sum), "the other end may look again");
+    lend(&mut sender, &mut sum, 1).await;
+    drop(payload);
+    drop(receiver.receive(&expected).await.unwrap());
+    assert!(is_written_there(&layout, &mut sum));
 }
 
 #[tokio::test]
@@ -128,7 +144,11 @@ async fn nothing_is_borrowed_at_a_place_that_cannot_be() {
     lend(&mut sender, &mut sum, 1).await;
     drop(borrow(&mut receiver, &layout, 1).await);
     for at in [sum.length() as u64 - 299, u64::MAX] {
-        let place = super::super::in_place::Place { pages: 1, at };
+        let place = super::super::in_place::Place {
+            pages: 1,
+            at,
+            lent: true,
+        };
         sender.writer.refer(&header_of(FrameKind::Sum, 0, 300).encode(), place);
         sender.writer.count(&*sender.bell);
         let found = receiver.borrow(&header_of(FrameKind::Sum, 0, 300)).await;

@@ -170,7 +170,7 @@ async fn a_place_that_cannot_be_is_an_error_and_nothing_is_read() {
     let sealed = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE;
     let sparse = |bell: &Bell| made(bell, 4 << 20, sealed);
     let endless = |bell: &Bell| made(bell, 1 << 52, sealed);
-    let place = |pages, at| Place { pages, at };
+    let place = |pages, at| Place { pages, at, lent: false };
     let bytes = 2 * CHUNK_BYTES as u64;
     let cases: [(Pass<'_>, Place, &str); 8] = [
         (&nothing, place(1, 0), "no descriptor came"),
