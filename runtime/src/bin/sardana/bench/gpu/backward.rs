@@ -2,18 +2,16 @@
 //! computed; and then the sum. Must not know what is done with that.
 
 use std::sync::Arc;
-use std::thread;
 
 use sardana_collectives::gradient::WriteMode;
 use sardana_collectives::layout::Layout;
-use sardana_collectives::ring::RingLinks;
 use sardana_cuda::device::{Device, DeviceError, DeviceTensor, Stream};
 use sardana_cuda::gradient::{DeviceSum, MeanOnDevice, WriteOnDevice};
 use sardana_cuda::reference::dense::Sizes;
 use sardana_protocol::state::{Dtype, TensorSpec};
 
-use super::error::{Measured, NotMeasured};
-use super::worker::{Coming, Worker};
+use super::error::Measured;
+use super::worker::{Steps, Worker};
 
 /// What it computes on.
 const ON: Stream = Stream::Compute;
@@ -118,32 +116,11 @@ impl Backward {
     pub(super) fn step(
         &mut self,
         worker: &mut Worker,
-        links: RingLinks,
+        steps: &mut Steps,
         update: impl FnOnce(&DeviceSum<'_>, u64) -> Measured<()>,
     ) -> Measured<Taken> {
         let gradient = worker.gradient.awaited(&worker.layout);
-        let (ring, coming) = worker.ring(gradient, links);
-        thread::scope(|scope| {
-            let running = scope.spawn(|| ring.run());
-            let trained = self.train(worker, &coming, update);
-            // Where this has failed the ring would wait for ever. Otherwise it still sends the sum on.
-            let coming = trained.is_ok().then_some(coming);
-            let ended = running.join().expect("a ring does not panic");
-            drop(coming);
-            match (trained, ended) {
-                (Err(NotMeasured::GivenUp), Err(error)) | (Err(error), _) | (Ok(_), Err(error)) => Err(error),
-                (Ok(taken), Ok(())) => Ok(taken),
-            }
-        })
-    }
-
-    /// What a worker's thread that trains does of a step.
-    fn train(
-        &mut self,
-        worker: &mut Worker,
-        coming: &Coming,
-        update: impl FnOnce(&DeviceSum<'_>, u64) -> Measured<()>,
-    ) -> Measured<Taken> {
+        steps.begin(worker, gradient);
         let device = self.device.clone();
         let began = device.time(ON)?;
         let mut ended = None;
@@ -160,7 +137,7 @@ impl Backward {
         writer.finish()?;
         worker.gradient.wait_computed()?;
         drop(worker.gradient.complete());
-        let sum = coming.wait()?;
+        let sum = steps.sum()?;
         let mean = sum.mean(&worker.layout);
         let there = mean.device_sum(&mut worker.room)?;
         let summed = device.time(ON)?;

@@ -1,25 +1,30 @@
 //! How long two workers wait for the sum once their backward passes are over: what summing costs a step that computes meanwhile.
 
-use sardana_collectives::ring::RingLinks;
 use sardana_cuda::device::{Device, DeviceTensor, Stream};
 
 use super::super::times::quantile;
 use super::backward::{Backward, Network, SAMPLES, Taken};
 use super::error::{Measured, NotMeasured};
 use super::row::{Beside, Figure, Row};
-use super::worker::{self, Worker};
+use super::worker::{self, Steps, Worker};
 
 /// So many workers, each with one shard, on one GPU, and with streams of their own there, as workers have.
 const WORKERS: u32 = 2;
 
 /// So many steps are measured, of which the median counts; one more goes before them.
-const TIMES: usize = 3;
+const TIMES: u64 = 3;
 
 /// A worker, what it computes, and the squares of each layer's sum, as those are summed that clip by a norm.
 struct Training {
     worker: Worker,
     backward: Backward,
     squares: DeviceTensor<f64>,
+}
+
+impl AsMut<Worker> for Training {
+    fn as_mut(&mut self) -> &mut Worker {
+        &mut self.worker
+    }
 }
 
 /// Steps with gradients of about so many elements. A copy up and one down of as many, from and to pinned memory, take `copies` seconds together.
@@ -36,15 +41,13 @@ pub(super) fn waited(elements: usize, copies: f64) -> Measured<[Row; 2]> {
         });
         device.synchronize()?;
     }
-    worker::step(&mut all, &plan, step)?;
-    let (mut backward, mut exposed) = (Vec::new(), Vec::new());
-    for _ in 0..TIMES {
-        // A step is over when its last worker is.
-        let taken = worker::step(&mut all, &plan, step)?;
-        let longest = |part: fn(&Taken) -> f64| taken.iter().map(part).fold(0.0, f64::max);
-        backward.push(longest(|taken| taken.backward));
-        exposed.push(longest(|taken| taken.exposed));
-    }
+    let taken = worker::steps(&mut all, &plan, TIMES + 1, step)?;
+    // A step is over when its last worker is. The first one is not counted.
+    let longest = |part: fn(&Taken) -> f64| -> Vec<f64> {
+        let of_step = |step: usize| taken.iter().map(|worker| part(&worker[step])).fold(0.0, f64::max);
+        (1..=TIMES as usize).map(of_step).collect()
+    };
+    let [mut backward, mut exposed] = [longest(|taken| taken.backward), longest(|taken| taken.exposed)];
     for training in &all {
         is_the_sum(training, network)?;
     }
@@ -64,14 +67,14 @@ pub(super) fn waited(elements: usize, copies: f64) -> Measured<[Row; 2]> {
     ])
 }
 
-fn step(training: &mut Training, links: RingLinks) -> Measured<Taken> {
+fn step(training: &mut Training, steps: &mut Steps) -> Measured<Taken> {
     let Training {
         worker,
         backward,
         squares,
     } = training;
     let device = worker.device.clone();
-    backward.step(worker, links, |sum, _| {
+    backward.step(worker, steps, |sum, _| {
         let layers = (0..squares.len()).map(|layer| sum.tensor(layer));
         let layers = layers.collect::<Result<Vec<_>, _>>()?;
         Ok(device.on(Stream::Compute).squares(&mut squares.view_mut(), &layers, 1.0)?)

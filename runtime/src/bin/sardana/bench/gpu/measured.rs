@@ -64,10 +64,11 @@ impl Machine {
         let copied = Figure::moved(2 * self.bytes, self.copied()?);
         let limit = copied.bytes_per_second();
         took(Row::new("copy within", copied));
-        let kernels: [(&str, Kernel); 5] = [
+        let kernels: [(&str, Kernel); 6] = [
             ("pack", Self::packed),
             ("ordered sum", Self::summed),
             ("mean", Self::divided),
+            ("squares", Self::squared),
             ("AdamW", Self::updated),
             ("BLAKE3", Self::hashed),
         ];
@@ -168,6 +169,13 @@ impl Machine {
         let (sum, mut out) = (self.gradient()?, self.gradient()?);
         let seconds = self.seconds(|on| on.mean(&mut out.view_mut(), &sum.view(), 3.0_f32))?;
         Ok((2 * self.bytes, seconds))
+    }
+
+    /// As for a norm by which gradients are clipped: they are read.
+    fn squared(&self) -> Measured<(u64, f64)> {
+        let (sum, mut out) = (self.gradient()?, DeviceTensor::unset(&self.device, ON, 1)?);
+        let seconds = self.seconds(|on| on.squares(&mut out.view_mut(), &[sum.view()], 3.0))?;
+        Ok((self.bytes, seconds))
     }
 
     /// Values and two moments are read and written, the sum is read.

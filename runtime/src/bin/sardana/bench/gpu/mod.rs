@@ -30,7 +30,7 @@ use crate::ending::Failure;
 
 /// Measure the kernels of this machine's first GPU, copies between it and the host, and what of a step a job makes of them
 ///
-/// Gradients of SIZE bytes of f32 are packed from many tensors, summed in order, divided, applied by AdamW and hashed, each by the kernel that
+/// Gradients of SIZE bytes of f32 are packed from many tensors, summed in order, divided, squared for a norm, applied by AdamW and hashed, each by the kernel that
 /// jobs use, and timed by the GPU's own clock: the median of five times. Each counts the bytes that it reads and writes, and is compared with a copy
 /// within the GPU's memory, measured in the same run, which counts both, too. Copies up and down are from and to pinned memory of the host. Then, each the
 /// median of three:

@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use sardana_collectives::gradient::{GradientBuffer, WriteMode};
 use sardana_collectives::layout::Layout;
-use sardana_collectives::ring::RingLinks;
 use sardana_cuda::device::{Device, DeviceTensor, Stream};
 use sardana_cuda::gradient::{MeanOnDevice, OnDeviceError, WriteOnDevice};
 use sardana_protocol::state::{Dtype, TensorSpec};
@@ -13,13 +12,13 @@ use sardana_protocol::state::{Dtype, TensorSpec};
 use super::super::times::quantile;
 use super::error::Measured;
 use super::row::{Beside, Figure};
-use super::worker::{self, Worker};
+use super::worker::{self, Steps, Worker};
 
 /// So many workers, each with one shard.
 const WORKERS: u32 = 2;
 
 /// So many steps are measured, of which the median counts; one more goes before them.
-const TIMES: usize = 3;
+const TIMES: u64 = 3;
 
 /// The part of copies of the same bytes, one after the other, that is aimed at.
 const GOAL: f64 = 0.7;
@@ -42,15 +41,13 @@ pub(super) fn summed(device: &Device, elements: usize, copies: f64) -> Measured<
         let traffic = device.traffic();
         traffic.up + traffic.down
     };
-    worker::step(&mut workers, &plan, step)?;
-    let (before, mut seconds) = (copied(), Vec::with_capacity(TIMES));
-    for _ in 0..TIMES {
-        let began = Instant::now();
-        worker::step(&mut workers, &plan, step)?;
-        seconds.push(began.elapsed().as_secs_f64());
-    }
+    let before = copied();
+    let taken = worker::steps(&mut workers, &plan, TIMES + 1, step)?;
+    // A step is over when its last worker is. The first one is not counted.
+    let longest = |step| taken.iter().map(|worker| worker[step]).fold(0.0, f64::max);
+    let mut seconds: Vec<f64> = (1..=TIMES as usize).map(longest).collect();
     let once_both_ways = (2 * elements * size_of::<f32>()) as f64;
-    let figure = Figure::moved((copied() - before) / TIMES as u64, quantile(&mut seconds, 0.5));
+    let figure = Figure::moved((copied() - before) / (TIMES + 1), quantile(&mut seconds, 0.5));
     Ok(figure.beside(Beside::Rate {
         what: "copies up and down",
         rate: once_both_ways / copies,
@@ -58,15 +55,15 @@ pub(super) fn summed(device: &Device, elements: usize, copies: f64) -> Measured<
     }))
 }
 
-fn step(worker: &mut Worker, links: RingLinks) -> Measured<()> {
+fn step(worker: &mut Worker, steps: &mut Steps) -> Measured<f64> {
+    let began = Instant::now();
     let gradient = worker.gradient.complete();
-    let (ring, coming) = worker.ring(gradient, links);
-    ring.run()?;
-    let sum = coming.wait()?;
+    steps.begin(worker, gradient);
+    let sum = steps.sum()?;
     sum.mean(&worker.layout).device_sum(&mut worker.room)?;
     worker.device.synchronize()?;
     worker.recycle(sum);
-    Ok(())
+    Ok(began.elapsed().as_secs_f64())
 }
 
 /// A gradient of zeros that stays on the GPU.

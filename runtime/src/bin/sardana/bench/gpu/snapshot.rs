@@ -7,6 +7,7 @@ use std::time::Instant;
 use sardana_collectives::links;
 use sardana_collectives::ring::RingLinks;
 use sardana_cuda::device::{Device, DeviceError, DeviceTensor, LentTensor, SharedTensor, Stream, Transfer};
+use sardana_cuda::gradient::DeviceSum;
 use sardana_cuda::parameters::Adam;
 use sardana_protocol::plan::Plan;
 
@@ -130,7 +131,7 @@ impl Training {
         let links = RingLinks::of_all(plan, plan, links::in_process);
         let links = links.into_iter().next().expect("a plan has a rank");
         let began = Instant::now();
-        backward.step(worker, links, |sum, samples| {
+        let update = |sum: &DeviceSum<'_>, samples: u64| {
             copied()?;
             let by = adam.moments(samples as f32, 1.0);
             for (layer, [values, means, squares]) in state.iter_mut().enumerate() {
@@ -143,7 +144,8 @@ impl Training {
                 )?;
             }
             Ok(())
-        })?;
+        };
+        worker::beside_ring(worker.config(), links, 1, |steps| backward.step(worker, steps, update))?;
         Ok(began.elapsed().as_secs_f64())
     }
 
