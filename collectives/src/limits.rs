@@ -21,7 +21,7 @@ pub const MOST_PAGES: usize = 24;
 
 /// Pages of the other end that a link remembers, the last that have passed. A sender goes through no more in turn, which are most where a running sum passes GPUs: a part lies
 /// in memory of its own until the next rank's GPU has read it there, with which are as many under way again. Each may be as large as a gradient, and is kept that long.
-pub const SEEN_PAGES: usize = 2 * PASSING_AT_ONCE + 4;
+pub const SEEN_PAGES: usize = 2 * (PASSING_AT_ONCE + 2) + 1;
 
 /// Runs of bytes that a link over QUIC holds of what came and is not read: a run came with one packet, and keeps alive what came together with it,
 /// up to 64 KiB. A frame comes in half as many of the smallest packets. Of more, which is what a peer at fault sends, all are copied into one.

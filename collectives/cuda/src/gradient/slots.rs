@@ -12,10 +12,10 @@ use crate::device::{Device, DeviceError, Pinned};
 /// Copies to the host that are under way at once: one lands while the next ones come. A ring gives as many parts of a sum.
 pub(super) const LANDING_AT_ONCE: usize = PASSING_AT_ONCE;
 
-/// Parts of a running sum that have slots at once: a ring fills one and empties another besides those that pass, and the rank that it is shown to has as many, from which its
-/// device reads, and may still be reading one more. It is no further behind than a link has frames, which are as many as a part has chunks; shorter parts are the first and the
-/// last of a sum, with a whole one between. (A rank that adds on the host still has a frame when it has passed it on: then there may be one more slot for a moment.)
-const PASSED_AT_ONCE: usize = 2 * PASSING_AT_ONCE + 3;
+/// Parts of a running sum that have slots at once: of a rank a ring fills or offers one and empties another, besides those that pass; the rank that it lends parts to has as many,
+/// from which its device reads; and the chunks of one more may be in the link between them, which has as many frames as a part has chunks. (A rank that adds on the host still
+/// has a frame when it has passed it on: then there may be one more slot for a moment.)
+const PASSED_AT_ONCE: usize = 2 * (PASSING_AT_ONCE + 2) + 1;
 
 /// As many slots as are kept of all kinds.
 pub(super) const KEPT_SLOTS: usize = LANDING_AT_ONCE + PASSED_AT_ONCE;
