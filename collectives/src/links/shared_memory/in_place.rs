@@ -34,7 +34,7 @@ pub(super) struct Passed {
     count: u64,
     reader: Arc<dyn Reader>,
     /// By columns of its account.
-    borrowers: [Arc<dyn Reader>; COLUMNS],
+    borrowers: Box<[Arc<dyn Reader>; COLUMNS]>,
 }
 
 /// The pages that a receiver was passed.
@@ -80,7 +80,7 @@ impl Passed {
             numbers: VecDeque::new(),
             count: 0,
             reader: receiver(None),
-            borrowers: array::from_fn(|column| receiver(Some(column))),
+            borrowers: Box::new(array::from_fn(|column| receiver(Some(column)))),
             memory,
         }
     }
