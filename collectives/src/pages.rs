@@ -41,7 +41,7 @@ pub(crate) struct SeenPages(Mapping);
 pub struct InPlace<'a> {
     bytes: &'a [u8],
     pages: Option<&'a Arc<Pages>>,
-    may_be_kept: bool,
+    is_lent: bool,
 }
 
 /// Bytes in pages, which are held meanwhile.
@@ -217,23 +217,20 @@ impl<'a> InPlace<'a> {
         Self {
             bytes,
             pages,
-            may_be_kept: false,
+            is_lent: false,
         }
     }
 
     /// The same, and another process that reads them may [borrow](crate::borrowed) them: they are read until it returns them. Else they are until it has read the frame in
     /// which it is shown them.
     #[must_use]
-    pub(crate) const fn to_borrow(self) -> Self {
-        Self {
-            may_be_kept: true,
-            ..self
-        }
+    pub(crate) const fn lent(self) -> Self {
+        Self { is_lent: true, ..self }
     }
 
     /// Whether it may.
-    pub(crate) const fn may_be_kept(&self) -> bool {
-        self.may_be_kept
+    pub(crate) const fn is_lent(&self) -> bool {
+        self.is_lent
     }
 
     /// The bytes.

@@ -23,20 +23,6 @@ struct Terms {
 // The threads that only add. The others bring what is added next.
 #define ADDERS 32
 
-// The tensor that has this tile: the last one that does not begin after it. A tensor without elements has no tile and is never the last.
-__device__ __forceinline__ u32 tensor_of(const Values* tensors, u32 count, u64 tile) {
-    u32 from = 0, to = count;
-    while (to - from > 1) {
-        u32 middle = from + (to - from) / 2;
-        if (tensors[middle].tiles_before <= tile) {
-            from = middle;
-        } else {
-            to = middle;
-        }
-    }
-    return from;
-}
-
 // The squares of one room, as the place of each is in its lane.
 __device__ __forceinline__ void bring(double* room, const float* values, u64 left, float divisor, u32 thread, u32 threads) {
     u32 end = left < ROOM ? (u32)left : ROOM;
@@ -50,7 +36,7 @@ __device__ __forceinline__ void bring(double* room, const float* values, u64 lef
 extern "C" __global__ void squares(double* out, const Values* tensors, u32 count, float divisor) {
     __shared__ double rooms[2][ROOM];
     __shared__ double lanes[LANES];
-    Values tensor = tensors[tensor_of(tensors, count, blockIdx.x)];
+    Values tensor = tensors[row_of(tensors, count, blockIdx.x)];
     u64 start = (blockIdx.x - tensor.tiles_before) * TILE;
     u64 left = tensor.length - start;
     u32 length = left < TILE ? (u32)left : TILE;

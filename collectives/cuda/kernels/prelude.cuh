@@ -37,6 +37,21 @@ __device__ __forceinline__ u64 stride() {
     return (u64)gridDim.x * blockDim.x;
 }
 
+// The row of a table that has this tile: the last one that does not begin after it. A row without elements has no tile and is never the last.
+template <class Row>
+__device__ __forceinline__ u32 row_of(const Row* rows, u32 count, u64 tile) {
+    u32 from = 0, to = count;
+    while (to - from > 1) {
+        u32 middle = from + (to - from) / 2;
+        if (rows[middle].tiles_before <= tile) {
+            from = middle;
+        } else {
+            to = middle;
+        }
+    }
+    return from;
+}
+
 __device__ __forceinline__ float widened(float value) {
     return value;
 }

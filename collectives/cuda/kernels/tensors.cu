@@ -12,25 +12,11 @@ struct Tensor {
 // Elements of one tile. No tile has elements of two tensors, so that a block looks its tensor up once.
 #define TILE 1024
 
-// The tensor that has this tile: the last one that does not begin after it. A tensor without elements has no tile and is never the last.
-__device__ __forceinline__ u32 tensor_of(const Tensor* tensors, u32 count, u64 tile) {
-    u32 from = 0, to = count;
-    while (to - from > 1) {
-        u32 middle = from + (to - from) / 2;
-        if (tensors[middle].tiles_before <= tile) {
-            from = middle;
-        } else {
-            to = middle;
-        }
-    }
-    return from;
-}
-
 // What is there stays part of the result where `add` is not 0; otherwise the value is stored bit for bit.
 template <class T, bool INTO_GRADIENT>
 __device__ __forceinline__ void move(u8* gradient, const Tensor* tensors, u32 count, u64 tiles, u32 add) {
     for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        Tensor tensor = tensors[tensor_of(tensors, count, tile)];
+        Tensor tensor = tensors[row_of(tensors, count, tile)];
         u64 start = (tile - tensor.tiles_before) * TILE;
         u64 left = tensor.length - start;
         u32 end = left < TILE ? (u32)left : TILE;

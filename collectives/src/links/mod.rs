@@ -365,7 +365,7 @@ impl LinkReceiver {
         Ok(Payload(payload))
     }
 
-    /// The same, of a frame whose payload may be borrowed where the sender has it, if that [lends](InPlace::to_borrow) it.
+    /// The same, of a frame whose payload may be borrowed where the sender has it, if that [lends](InPlace::lent) it.
     ///
     /// # Errors
     /// See [`LinkError`].

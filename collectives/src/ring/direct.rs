@@ -314,7 +314,7 @@ async fn tell_all(
         };
         let chunk = view.chunk_in_place(index).await.map_err(passage.lacks())?;
         for to in &mut *sums_to {
-            to.send_in_place(passage, Chunk::sum(index), chunk.to_borrow()).await?;
+            to.send_in_place(passage, Chunk::sum(index), chunk.lent()).await?;
         }
     }
     if turns.closes() {

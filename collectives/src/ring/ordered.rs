@@ -305,7 +305,7 @@ async fn send_on(
     let sum = sum.there().await;
     for index in passage.layout().travel() {
         let chunk = sum.chunk_in_place(index).await.map_err(passage.lacks())?;
-        to.send_in_place(passage, Chunk::sum(index), chunk.to_borrow()).await?;
+        to.send_in_place(passage, Chunk::sum(index), chunk.lent()).await?;
     }
     to.send_trailer(passage, trailer.there().await).await
 }

@@ -89,7 +89,7 @@ impl Passed {
     pub(super) fn show(&mut self, bytes: InPlace<'_>, frame: u64, bell: &Bell) -> Option<Place> {
         let (pages, at) = bytes.place().filter(|_| !self.memory.asks_for_copies())?;
         let number = self.find(pages).or_else(|| self.pass(pages, bell))?;
-        let lent = bytes.may_be_kept();
+        let lent = bytes.is_lent();
         let receiver = if lent { &self.borrowers[column(number)] } else { &self.reader };
         pages.show(receiver, frame + 1);
         Some(Place {

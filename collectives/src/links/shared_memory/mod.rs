@@ -178,39 +178,38 @@ impl SharedMemoryReceiver {
     }
 
     pub(super) async fn receive(&mut self, expected: &FrameHeader) -> Result<Slot<'_>, LinkError> {
-        self.frame(expected).await?;
-        let Self {
-            reader,
-            bell,
-            seen,
-            account,
-        } = self;
-        let lies = lies(expected, reader, seen, (bell, account))?;
+        let (reader, lies) = self.payload(expected).await?;
         Ok(reader.payload(lies))
     }
 
     /// Receives a frame whose payload this end may borrow, if the sender lends it.
     pub(super) async fn borrow(&mut self, expected: &FrameHeader) -> Result<Received<'_>, LinkError> {
-        self.frame(expected).await?;
-        let Self {
-            reader,
-            bell,
-            seen,
-            account,
-        } = self;
-        Ok(match lies(expected, reader, seen, (bell, account))? {
+        let (reader, lies) = self.payload(expected).await?;
+        Ok(match lies {
             Lies::Lent(borrowed) => {
                 reader.count();
                 Received::Borrowed(borrowed)
             }
-            lies @ (Lies::Here(_) | Lies::There(_)) => Received::Slot(reader.payload(lies)),
+            Lies::Here(_) | Lies::There(_) => Received::Slot(reader.payload(lies)),
         })
     }
 
-    async fn frame(&mut self, expected: &FrameHeader) -> Result<(), LinkError> {
+    /// Waits for a frame, which the reader is at, and says where its payload lies.
+    async fn payload(&mut self, expected: &FrameHeader) -> Result<(&mut Reader<Region>, Lies<'_>), LinkError> {
         consume_budget().await;
         self.reader.frame(&*self.bell).await.map_err(|over| failed(over, expected))?;
-        expected.check(&self.reader.header())
+        expected.check(&self.reader.header())?;
+        let bytes = expected.payload_bytes as usize;
+        let lies = match self.reader.place() {
+            None => Lies::Here(bytes),
+            Some(place) if place.lent => {
+                let as_number = (&self.account, self.reader.next());
+                let borrowed = self.seen.borrow((place, bytes), &self.bell, as_number);
+                Lies::Lent(borrowed.map_err(not_seen)?)
+            }
+            Some(place) => Lies::There(self.seen.bytes(place, bytes, &self.bell).map_err(not_seen)?),
+        };
+        Ok((&mut self.reader, lies))
     }
 }
 
@@ -218,24 +217,6 @@ impl Drop for SharedMemoryReceiver {
     fn drop(&mut self) {
         self.reader.end(&*self.bell);
     }
-}
-
-/// Where the payload of the frame that is there lies.
-fn lies<'a>(
-    expected: &FrameHeader,
-    reader: &Reader<Region>,
-    seen: &'a mut Seen,
-    (bell, account): (&Bell, &Arc<Account>),
-) -> Result<Lies<'a>, LinkError> {
-    let bytes = expected.payload_bytes as usize;
-    Ok(match reader.place() {
-        None => Lies::Here(bytes),
-        Some(place) if place.lent => {
-            let borrowed = seen.borrow((place, bytes), bell, (account, reader.next()));
-            Lies::Lent(borrowed.map_err(not_seen)?)
-        }
-        Some(place) => Lies::There(seen.bytes(place, bytes, bell).map_err(not_seen)?),
-    })
 }
 
 fn not_seen(reason: io::Error) -> LinkError {

@@ -28,6 +28,18 @@ fn sum(layout: &Layout, values: &[f32], buffer: GradientBuffer) -> Sum {
     Sum::from_buffer(Step::ZERO, buffer)
 }
 
+/// Ranks of one host with so many shards each, of which one has a device, or each.
+fn ranks(shards: &[u32], with_devices: Option<usize>) -> Ranks {
+    Ranks {
+        tensors: vec![(ELEMENTS, false)],
+        shards: shards.to_vec(),
+        joined: false,
+        shared_memory: true,
+        with_devices,
+        ..Ranks::small(1)
+    }
+}
+
 /// Copies that a sum takes on its way up, which has the bits that it had.
 fn copies(session: &Session<'_>, elements: usize, memory: fn(&Layout) -> GradientBuffer) -> u64 {
     let (device, layout) = (Device::open(0).unwrap(), layout(elements));
@@ -145,14 +157,7 @@ fn a_sum_that_is_borrowed_goes_up_from_where_its_owner_has_it() {
     let Some(driver) = driver() else { return };
     for seed in 0..3 {
         let session = driver.begin(seed);
-        let ranks = Ranks {
-            tensors: vec![(ELEMENTS, false)],
-            shards: vec![1, 1],
-            joined: false,
-            shared_memory: true,
-            with_devices: Some(0),
-            ..Ranks::small(1)
-        };
+        let ranks = ranks(&[1, 1], Some(0));
         // The rank that has a device begins the sum, which comes down in parts of 1 MiB and a last one; the other rank finishes it.
         let down = (4 * ELEMENTS).div_ceil(1 << 20) as u64 + 1;
         ranks.check();
@@ -166,13 +171,7 @@ fn a_sum_that_is_finished_comes_down_to_where_it_is_to_be() {
     let Some(driver) = driver() else { return };
     for seed in 0..3 {
         let session = driver.begin(seed);
-        let ranks = Ranks {
-            tensors: vec![(ELEMENTS, false)],
-            shards: vec![1, 1],
-            joined: false,
-            with_devices: Some(1),
-            ..Ranks::small(1)
-        };
+        let ranks = ranks(&[1, 1], Some(1));
         let sum = ranks.layout().bytes() as u64;
         ranks.check();
         // Slots of 1 MiB, and the sum.
@@ -191,13 +190,7 @@ fn a_running_sum_comes_up_from_where_the_rank_before_has_it() {
         if let Some(number) = refused {
             session.plant(Planted::RefuseRegister, number);
         }
-        let ranks = Ranks {
-            tensors: vec![(ELEMENTS, false)],
-            shards: vec![1, 2, 1],
-            joined: false,
-            shared_memory: true,
-            ..Ranks::small(1)
-        };
+        let ranks = ranks(&[1, 2, 1], None);
         let crossed = ranks.check();
         assert_eq!(crossed, ranks.crosses());
         if refused.is_none() {

@@ -10,7 +10,7 @@ use crate::layout::Layout;
 /// Sends chunk `index` of a finished sum in place.
 async fn lend(sender: &mut SharedMemorySender, buffer: &mut GradientBuffer, index: u32) {
     let view = buffer.complete();
-    let chunk = view.chunk_in_place(index).await.unwrap().to_borrow();
+    let chunk = view.chunk_in_place(index).await.unwrap().lent();
     let header = header_of(FrameKind::Sum, index, chunk.bytes().len());
     assert!(sender.send_in_place(&header, chunk, || ()).await.unwrap(), "it is in place");
 }
