@@ -8,7 +8,7 @@ use sardana_protocol::messages::StepReport;
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::ShardRange;
 
-use crate::worker::{KeptSum, Outbox, StepDriver, Task};
+use crate::worker::{Gradient, KeptSum, Outbox, StepDriver, Task};
 
 #[path = "../tests/strangers/bystanders.rs"]
 pub(crate) mod bystanders;
@@ -41,7 +41,12 @@ pub(crate) fn compute(driver: &StepDriver, task: Task) -> (ShardRange, u32, usiz
     writer.samples(1).unwrap();
     writer.finish().unwrap();
     let place = buffer.bytes().as_ptr() as usize;
-    driver.computed(step, piece, shard, buffer);
+    driver.computed(Gradient {
+        step,
+        piece,
+        shard,
+        buffer: Some(buffer),
+    });
     (piece, shard, place)
 }
 

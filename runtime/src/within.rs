@@ -71,7 +71,11 @@ async fn train<M: Trainable>(
 ) {
     let mut training = Training::begin(prepared, driver, Copies::at_once());
     loop {
-        let task = driver.coming().await;
+        let task = match training.beside() {
+            Ok(Some(task)) => task,
+            Ok(None) => driver.coming().await,
+            Err(error) => return failure.report(error.to_string()),
+        };
         if let Some(effort) = effort(&task) {
             sleep(takes(effort)).await;
         }

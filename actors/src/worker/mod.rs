@@ -41,7 +41,9 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use control::JoinError;
 pub(crate) use control::{Link, Looking};
-pub use driver::{ActorCommand, Arrival, HeldShare, KeptSum, Mismatch, Moved, Outbox, SavedState, StepDriver, Task};
+pub use driver::{
+    ActorCommand, Arrival, Gradient, HeldShare, KeptSum, Mismatch, Moved, Outbox, SavedState, StepDriver, Task,
+};
 pub use sardana_net::quic::Reach;
 pub use tally::TallyFile;
 

@@ -66,6 +66,14 @@ impl Coverage {
         self.name("sums are made by", made_by);
     }
 
+    /// A gradient is begun beside the one before it, into the buffer of that or another.
+    pub(crate) fn begun_beside(&mut self, goes_on: bool) {
+        self.name(
+            "beside a gradient",
+            if goes_on { "one of its piece" } else { "one of another piece" },
+        );
+    }
+
     pub(crate) fn commanded(&mut self, command: &Command) {
         self.name("worker does", command.name());
     }

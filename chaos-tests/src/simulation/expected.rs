@@ -30,7 +30,7 @@ impl Names {
     }
 }
 
-const NAMES: [Names; 7] = [
+const NAMES: [Names; 8] = [
     Names::of("coordinator says", &[CoordinatorMessage::VARIANTS], &["Renewed"]),
     Names::of("depot says", &[DepotMessage::VARIANTS], &["Renew"]),
     Names::of("depots are told", &[DepotOrder::VARIANTS], &["Commit", "Renewed", "JobOver"]),
@@ -52,6 +52,7 @@ const NAMES: [Names; 7] = [
             "Failed",
         ],
     ),
+    Names::of("beside a gradient", &[&["one of its piece", "one of another piece"]], &[]),
     Names::of("sums are made by", &[&["running sum", "one owner", "all owners"]], &[]),
     Names::of(
         "worker does",

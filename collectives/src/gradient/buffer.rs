@@ -5,6 +5,7 @@
 //! come, which is when a reader asks for their chunk; each has its own [`Lowering`](super::Lowering).
 
 use std::iter;
+use std::mem::take;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -26,8 +27,10 @@ pub struct GradientBuffer {
     memory: Owner,
     /// There is a view of what will be written, and nothing is written yet.
     awaited: bool,
-    /// The gradient counts: its number of samples is shown.
-    counts: bool,
+    /// What a gradient counts with, its auxiliary sums and its number of samples: written, and not shown. Empty once it counts.
+    unseen: Range<usize>,
+    /// How many shards' auxiliary sums are to be added that are still to be found.
+    owed: usize,
     /// What its writer notes, kept for the next one.
     written: Vec<Written>,
     /// Chunks of a finished sum that lie where the rank has them that has added them; empty if there are none. Not [here](Self::bytes).
@@ -62,7 +65,8 @@ impl GradientBuffer {
         Self {
             memory: Owner::of(room),
             awaited: false,
-            counts: true,
+            unseen: 0..0,
+            owed: 0,
             written: Vec::new(),
             borrowed: Vec::new(),
             may_borrow: true,
@@ -162,8 +166,8 @@ impl GradientBuffer {
     /// # Errors
     /// When it could not be computed.
     pub fn wait_computed(&self) -> Result<(), ResidentError> {
-        let resident = self.memory.elsewhere().lying_there().cloned();
-        resident.map_or(Ok(()), |resident| resident.wait_computed())
+        let computing = self.memory.elsewhere().computing();
+        computing.map_or(Ok(()), |computing| computing.wait())
     }
 
     /// Waits until all of it is in the host's memory, where some of it may lie elsewhere. It stays there as well.
@@ -225,11 +229,21 @@ impl GradientBuffer {
     }
 
     /// Says that all that will be written is written. From now on it can be read.
+    ///
+    /// # Panics
+    /// When a shard in it is not [settled](super::Enqueued::settle).
     #[must_use]
     pub fn complete(&mut self) -> GradientView {
+        assert_eq!(self.owed, 0, "a gradient is complete once its shards are settled");
         self.awaited = false;
-        self.memory.show_rest(!std::mem::replace(&mut self.counts, true));
+        self.memory.show_rest(take(&mut self.unseen));
         self.view()
+    }
+
+    /// Adds auxiliary sums of one shard, which are found now.
+    pub(super) fn settle(&mut self, layout: &Layout, mode: WriteMode, sums: &[f64]) {
+        self.memory.writing().write_sums(layout, mode, 0, sums);
+        self.owed -= 1;
     }
 
     /// Starts to write one shard's gradient. Nothing of what was there survives [`WriteMode::Store`].
@@ -242,16 +256,19 @@ impl GradientBuffer {
             layout.bytes(),
             "a buffer is used with the layout it was made for"
         );
-        if !std::mem::take(&mut self.awaited) {
+        if !take(&mut self.awaited) {
             self.unwrite(|chunk| layout.bytes_in_chunk(chunk));
         }
-        self.counts = false;
+        self.unseen = layout.tensors_end()..layout.bytes();
         match mode {
-            WriteMode::Store => self.memory.elsewhere().forget(),
+            WriteMode::Store => {
+                self.memory.elsewhere().forget();
+                self.owed = 0;
+            }
             WriteMode::Add => self.memory.still_lost(),
         }
         let writing = self.memory.writing();
-        GradientWriter::new(writing, &mut self.written, layout, mode)
+        GradientWriter::new(writing, (&mut self.written, &mut self.owed), layout, mode)
     }
 
     /// Makes it all zeros.

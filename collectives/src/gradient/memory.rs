@@ -98,8 +98,8 @@ impl Owner {
         memory.unwrite(bytes);
     }
 
-    /// All that will be written is written, and the number of samples is shown if that was not `counted`. What lies elsewhere is still to come.
-    pub(super) fn show_rest(&mut self, uncounted: bool) {
+    /// All that will be written is written, and the bytes `unseen` are shown. What lies elsewhere is still to come.
+    pub(super) fn show_rest(&mut self, unseen: Range<usize>) {
         let memory = &self.0;
         let mut elsewhere = memory.elsewhere();
         if elsewhere.is_empty() {
@@ -108,9 +108,8 @@ impl Owner {
             for unwritten in &memory.shown.unwritten {
                 unwritten.none();
             }
-        } else if let Some(last) = memory.shown.unwritten.last().filter(|_| uncounted) {
-            // All readers are told below.
-            let _ = last.less(size_of::<u64>());
+        } else {
+            memory.shown.show(unseen);
         }
         drop(elsewhere);
         memory.counts.store(true, Ordering::Release);

@@ -4,6 +4,7 @@
 //! chunk, when a [`GradientView`] is asked for one: whatever reads gradients reads these as any, and what is never asked for never comes.
 
 mod buffer;
+mod enqueued;
 mod filling;
 mod lowering;
 mod memory;
@@ -23,13 +24,14 @@ use sardana_protocol::state::{Dtype, TensorSpec};
 use crate::layout::Layout;
 
 pub use buffer::{GradientBuffer, GradientView};
+pub use enqueued::Enqueued;
 pub(crate) use filling::Filling;
 pub use lowering::Lowering;
 pub(crate) use lowering::Places;
 pub(crate) use passing::Passed;
 pub use passing::{Lent, Passing, Slot};
 pub use place::{TensorPlace, TensorPlaces};
-pub use resident::{Resident, ResidentError};
+pub use resident::{Computing, Resident, ResidentError};
 pub use sum::{Mean, RUN_ELEMENTS, Sum, SumLengthError};
 pub use writer::GradientWriter;
 
@@ -85,6 +87,9 @@ pub enum GradientError {
     /// Report each auxiliary sum at most once per shard.
     #[error("auxiliary sum {0} was reported twice for one shard: sum over the shard's samples first")]
     AuxiliaryTwice(usize),
+    /// See what the reason says of the device that should have found them.
+    #[error("the auxiliary sums that a shard reports later were not found: {0}")]
+    SumsNotFound(String),
     /// Say the number of samples once per shard.
     #[error("the number of samples of a shard is said once, found {0} times")]
     Samples(usize),

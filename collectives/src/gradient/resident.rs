@@ -18,11 +18,8 @@ use crate::limits::{LOWERED_AHEAD, LOWERED_BYTES};
 
 /// Memory elsewhere for the tensors of one gradient, laid out as that is. A [`TensorPlace`](super::TensorPlace) gives it to a buffer.
 pub trait Resident: Any + fmt::Debug + Send + Sync {
-    /// Waits until what was written there is computed. Returns at once where writing waits for that.
-    ///
-    /// # Errors
-    /// When it could not be computed.
-    fn wait_computed(&self) -> Result<(), ResidentError>;
+    /// What was written there so far, to be waited for whatever is written there later. None where writing waits until it is computed.
+    fn computing(&self) -> Option<Box<dyn Computing>>;
 
     /// Brings a part of what was written there last to the host: returns at once, and writes what it is told to, or fails it, once that is known.
     /// Until then nothing else is written to that part.
@@ -53,6 +50,15 @@ pub trait Resident: Any + fmt::Debug + Send + Sync {
     /// # Errors
     /// When it cannot.
     fn add_zeros(&self, dtype: Dtype, range: Range<usize>) -> Result<(), ResidentError>;
+}
+
+/// What is computed elsewhere.
+pub trait Computing: fmt::Debug + Send {
+    /// Waits until it is computed.
+    ///
+    /// # Errors
+    /// When it could not be.
+    fn wait(&self) -> Result<(), ResidentError>;
 }
 
 /// Why a part of a gradient did not come from where it lies: the worker gives up and says so. Its clones are the same.
@@ -98,6 +104,11 @@ impl Elsewhere {
     /// The resident, if a tensor lies there.
     pub(super) fn lying_there(&self) -> Option<&Arc<dyn Resident>> {
         self.resident.as_ref().filter(|_| !self.is_empty())
+    }
+
+    /// What is computed there.
+    pub(super) fn computing(&self) -> Option<Box<dyn Computing>> {
+        self.lying_there()?.computing()
     }
 
     /// The resident, if all tensors lie there.

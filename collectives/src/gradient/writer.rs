@@ -1,11 +1,16 @@
 //! Writing one shard's gradient into a buffer. Knows no values beyond the shard's.
 
+use std::error::Error;
+use std::mem::take;
 use std::ops::Range;
 
 use sardana_protocol::state::{Dtype, TensorSpec};
 
+#[cfg(doc)]
+use super::GradientBuffer;
+use super::enqueued::Find;
 use super::memory::Writing;
-use super::{GradientError, ResidentError, TensorPlace, TensorPlaces, WriteMode, locate, read_u64};
+use super::{Enqueued, GradientError, ResidentError, TensorPlace, TensorPlaces, WriteMode, locate, read_u64};
 use crate::layout::{Layout, Section, cut};
 use crate::reduce;
 use crate::stores::Stores;
@@ -21,6 +26,12 @@ pub struct GradientWriter<'a> {
     tensors: &'a mut [Written],
     /// Which auxiliary sums are reported.
     auxiliary: &'a mut [Written],
+    /// Reported sums, where earlier shards of the buffer owe theirs: these are added after those. Else they are in the buffer.
+    held: Vec<f64>,
+    /// What finds the sums, once it is computed.
+    later: Option<Find>,
+    /// How many shards' sums the buffer lacks.
+    owed: &'a mut usize,
     samples: usize,
 }
 
@@ -45,8 +56,13 @@ impl Written {
 }
 
 impl<'a> GradientWriter<'a> {
-    /// `written` is memory for what is written by and by.
-    pub(super) fn new(writing: Writing<'a>, written: &'a mut Vec<Written>, layout: &'a Layout, mode: WriteMode) -> Self {
+    /// `written` is memory for what is written by and by; `owed` is how many shards' sums the buffer lacks.
+    pub(super) fn new(
+        writing: Writing<'a>,
+        (written, owed): (&'a mut Vec<Written>, &'a mut usize),
+        layout: &'a Layout,
+        mode: WriteMode,
+    ) -> Self {
         let tensors = layout.tensors().len();
         written.clear();
         written.resize(tensors + layout.auxiliary(), Written::No);
@@ -54,6 +70,13 @@ impl<'a> GradientWriter<'a> {
         Self {
             tensors,
             auxiliary,
+            held: if *owed > 0 {
+                vec![0.0; layout.auxiliary()]
+            } else {
+                Vec::new()
+            },
+            later: None,
+            owed,
             samples: 0,
             writing,
             layout,
@@ -149,6 +172,30 @@ impl<'a> GradientWriter<'a> {
         Ok(())
     }
 
+    /// Has `find` report all auxiliary sums of the shard, which are 0 at first, once its gradient is computed: on this thread, before the gradient counts. So a
+    /// model that computes on a device does not wait for it in its gradient, and the next one can be enqueued meanwhile.
+    ///
+    /// # Errors
+    /// When one is already reported.
+    pub fn auxiliary_later<E: Into<Box<dyn Error + Send + Sync>>>(
+        &mut self,
+        find: impl FnOnce(&mut [f64]) -> Result<(), E> + Send + 'static,
+    ) -> Result<(), GradientError> {
+        for (index, reported) in self.auxiliary.iter_mut().enumerate() {
+            if !reported.begin(Written::Claimed) {
+                return Err(GradientError::AuxiliaryTwice(index));
+            }
+        }
+        self.later = Some(Find::by(|sums| find(sums).map_err(Into::into)));
+        Ok(())
+    }
+
+    /// Whether [`Self::auxiliary_later`] was called.
+    #[must_use]
+    pub const fn reports_later(&self) -> bool {
+        self.later.is_some()
+    }
+
     /// Says how many samples the shard holds.
     ///
     /// # Errors
@@ -162,26 +209,70 @@ impl<'a> GradientWriter<'a> {
         Ok(())
     }
 
-    /// Ends the shard's gradient.
+    /// Ends the shard's gradient, and waits for auxiliary sums that come later. Tensors that lie elsewhere may still be
+    /// [computed](GradientBuffer::wait_computed).
+    ///
+    /// # Errors
+    /// When a tensor or the number of samples is missing, or the sums are not found.
+    ///
+    /// # Panics
+    /// When an earlier shard of the buffer is not [settled](Enqueued::settle).
+    pub fn finish(mut self) -> Result<(), GradientError> {
+        self.check()?;
+        self.require_settled();
+        match self.later.take() {
+            Some(find) => {
+                let sums = find.find(self.layout);
+                let sums = sums.map_err(|reason| GradientError::SumsNotFound(reason.to_string()))?;
+                self.writing.write_sums(self.layout, self.mode, 0, &sums);
+            }
+            None => self.auxiliary_zeros(),
+        }
+        Ok(())
+    }
+
+    /// Ends the shard's gradient, and waits for nothing: what is returned tells when it is there, and puts to it what comes later.
     ///
     /// # Errors
     /// When a tensor or the number of samples is missing.
-    pub fn finish(mut self) -> Result<(), GradientError> {
+    pub fn enqueue(mut self) -> Result<Enqueued, GradientError> {
+        self.check()?;
+        let sums = match self.later.take() {
+            Some(find) => Some(find),
+            None => {
+                self.auxiliary_zeros();
+                (*self.owed > 0).then(|| Find::known(take(&mut self.held)))
+            }
+        };
+        *self.owed += usize::from(sums.is_some());
+        let computing = self.writing.elsewhere().computing();
+        Ok(Enqueued::new(computing, sums.map(|find| (self.mode, find))))
+    }
+
+    /// Whether all is written that must be.
+    fn check(&self) -> Result<(), GradientError> {
         if let Some(missing) = self.tensors.iter().position(|written| *written != Written::Whole) {
             return Err(GradientError::NotWritten(self.layout.tensors()[missing].clone()));
         }
         if self.samples != 1 {
             return Err(GradientError::Samples(self.samples));
         }
-        self.auxiliary_zeros();
         Ok(())
+    }
+
+    fn require_settled(&self) {
+        assert_eq!(*self.owed, 0, "shards of one buffer are settled in their order");
     }
 
     /// Instead of writing anything: the shard is empty. The same bits as storing or adding a buffer of zeros.
     ///
     /// # Errors
     /// When zeros could not be added where the gradient lies: the worker gives up and says so. Until it is stored anew, its readers are told, too.
+    ///
+    /// # Panics
+    /// When an earlier shard of the buffer is not [settled](Enqueued::settle).
     pub fn zero(mut self) -> Result<(), ResidentError> {
+        self.require_settled();
         let (layout, mode) = (self.layout, self.mode);
         for tensor in 0..layout.tensors().len() {
             let section = layout.tensor(tensor).filter(|_| self.tensors[tensor] == Written::No);
@@ -249,7 +340,7 @@ impl<'a> GradientWriter<'a> {
         }
     }
 
-    /// The number of samples is what a gradient counts with: it is not shown until the buffer is said to be complete.
+    /// The number of samples is what a gradient counts with, as the auxiliary sums are: not shown until the buffer is said to be complete.
     fn put_samples(&mut self, count: u64) {
         let mode = self.mode;
         self.writing.write_unseen(self.layout.samples_bytes(), |bytes| {
@@ -262,8 +353,10 @@ impl<'a> GradientWriter<'a> {
     }
 
     fn put_auxiliary(&mut self, index: usize, value: f64) {
-        let start = self.layout.auxiliary_bytes().start + index * 8;
-        self.put_f64(start..start + 8, &[value]);
+        match self.held.get_mut(index) {
+            Some(held) => *held = value,
+            None => self.writing.write_sums(self.layout, self.mode, index, &[value]),
+        }
     }
 
     fn put_f64(&mut self, at: Range<usize>, values: &[f64]) {
@@ -278,6 +371,15 @@ impl<'a> GradientWriter<'a> {
             self.writing.write(part, |bytes| put(mode, stores, bytes, now));
             values = later;
         }
+    }
+}
+
+impl Writing<'_> {
+    /// Stores or adds the auxiliary sums from number `first` on, which are not shown until the gradient counts.
+    pub(super) fn write_sums(&mut self, layout: &Layout, mode: WriteMode, first: usize, sums: &[f64]) {
+        let start = layout.auxiliary_bytes().start + first * size_of::<f64>();
+        let stores = Stores::of(layout.bytes());
+        self.write_unseen(start..start + size_of_val(sums), |bytes| mode.put_f64(stores, bytes, sums));
     }
 }
 

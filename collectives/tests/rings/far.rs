@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use sardana_collectives::gradient::{GradientBuffer, Lowering, Passing, Resident, ResidentError, Sum, WriteMode};
+use sardana_collectives::gradient::{Computing, GradientBuffer, Lowering, Passing, Resident, ResidentError, Sum, WriteMode};
 use sardana_collectives::layout::Layout;
 use sardana_collectives::limits::LOWERED_BYTES;
 use sardana_collectives::reduce;
@@ -123,8 +123,8 @@ impl Memory {
 }
 
 impl Resident for Memory {
-    fn wait_computed(&self) -> Result<(), ResidentError> {
-        Ok(())
+    fn computing(&self) -> Option<Box<dyn Computing>> {
+        None
     }
 
     fn lower(self: Arc<Self>, lowering: Lowering) {

@@ -8,7 +8,9 @@ use std::slice;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sardana_collectives::gradient::{GradientBuffer, Lowering, Passing, Resident, ResidentError, Slot, WriteMode};
+use sardana_collectives::gradient::{
+    Computing, GradientBuffer, Lowering, Passing, Resident, ResidentError, Slot, WriteMode,
+};
 use sardana_collectives::layout::Layout;
 use sardana_collectives::limits::{LOWERED_BYTES, PASSING_AT_ONCE};
 use sardana_collectives::links::{Meter, shared_memory_in_process};
@@ -72,8 +74,8 @@ impl Drop for InPages {
 }
 
 impl Resident for There {
-    fn wait_computed(&self) -> Result<(), ResidentError> {
-        Ok(())
+    fn computing(&self) -> Option<Box<dyn Computing>> {
+        None
     }
 
     fn lower(self: Arc<Self>, lowering: Lowering) {

@@ -25,6 +25,14 @@ pub struct Found {
     pub hits: u64,
 }
 
+impl Found {
+    /// Adds the loss and the hits to the sums of these metrics.
+    pub fn add_to(self, sums: &mut [f64]) {
+        let metrics = [0.5 * self.squares, self.hits as f64];
+        sums.iter_mut().zip(metrics).for_each(|(sum, more)| *sum += more);
+    }
+}
+
 /// A device that holds the tensors of a network and computes with them: processors, or a GPU. Both give the same bits.
 pub trait Arithmetic {
     /// What it is, as [`sardana::model::Trainable::device`] says.
@@ -40,11 +48,11 @@ pub trait Arithmetic {
         None
     }
 
-    /// Writes the gradient, summed over the batch, tensor by tensor.
+    /// Writes the gradient, summed over the batch, tensor by tensor. Adds what is found to `sums`, or has `out` do that later.
     ///
     /// # Errors
     /// When the device fails.
-    fn gradient(&self, batch: &Batch, out: &mut GradientWriter<'_>) -> Result<Found, ModelError>;
+    fn gradient(&self, batch: &Batch, out: &mut GradientWriter<'_>, sums: &mut [f64]) -> Result<(), ModelError>;
 
     /// What is found of a batch that it is not trained on.
     ///

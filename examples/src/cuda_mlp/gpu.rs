@@ -21,20 +21,24 @@ pub struct Gpu {
     shape: Arc<Shape>,
     description: String,
     values: SharedTensor<f32>,
-    /// What a gradient takes, which changes nothing that is shown.
-    room: RefCell<Room>,
+    /// Where a gradient lies until it is packed, which changes nothing that is shown.
+    gradient: RefCell<DeviceTensor<f32>>,
+    /// Memory for what is found of batches, which no batch has.
+    spare: Spare,
     /// What is shown or changed on the host passes through it.
     transfer: Arc<Mutex<Transfer>>,
     device: Device,
 }
 
+/// Where what is found of a batch comes to.
 #[derive(Debug)]
 struct Room {
-    gradient: DeviceTensor<f32>,
     squares: Pinned<f64>,
     /// For as many images as a batch had at most.
     hits: Pinned<u32>,
 }
+
+type Spare = Arc<Mutex<Vec<Room>>>;
 
 impl Gpu {
     /// With these values, on the GPU of this number.
@@ -43,19 +47,21 @@ impl Gpu {
     /// When it cannot be used, or has too little memory.
     pub fn new(ordinal: usize, shape: Arc<Shape>, values: &[f32]) -> Result<Self, DeviceError> {
         let device = Device::open(ordinal)?;
-        let room = RefCell::new(Room {
-            gradient: DeviceTensor::zeros(&device, ON, values.len())?,
-            squares: Pinned::zeros(&device, 1)?,
-            hits: Pinned::zeros(&device, 0)?,
-        });
         Ok(Self {
             shape,
             description: device.description()?,
             values: SharedTensor::new(DeviceTensor::from_slice(&device, ON, values)?),
-            room,
+            gradient: RefCell::new(DeviceTensor::zeros(&device, ON, values.len())?),
+            spare: Spare::default(),
             transfer: Arc::new(Mutex::new(Transfer::new(&device)?)),
             device,
         })
+    }
+
+    /// Memory for what is found of a batch of so many images.
+    fn room(&self, rows: usize) -> Result<Room, DeviceError> {
+        let spare = locked(&self.spare).pop().filter(|room| room.hits.len() >= rows);
+        spare.map_or_else(|| Room::new(&self.device, rows), Ok)
     }
 
     /// Enqueues the passes through all layers. Gives what goes into each layer, and how far the scores are from their targets; what is found comes to `room`.
@@ -79,9 +85,6 @@ impl Gpu {
         on.distances(&mut values.view_mut(), &labels.view())?;
         let mut of_all = DeviceTensor::<f64>::unset(device, ON, 1)?;
         on.squares(&mut of_all.view_mut(), &[values.view()], 1.0)?;
-        if room.hits.len() < rows {
-            room.hits = Pinned::zeros(device, rows)?;
-        }
         room.squares.copy_down(ON, &of_all, 0, 0..1)?;
         room.hits.copy_down(ON, &hit, 0, 0..rows)?;
         Ok((passed, values))
@@ -115,12 +118,21 @@ impl Gpu {
 }
 
 impl Room {
+    fn new(device: &Device, rows: usize) -> Result<Self, DeviceError> {
+        Ok(Self {
+            squares: Pinned::zeros(device, 1)?,
+            hits: Pinned::zeros(device, rows)?,
+        })
+    }
+
     /// Of a batch of so many rows, once it has come.
-    fn found(&self, rows: usize) -> Result<Found, DeviceError> {
-        Ok(Found {
+    fn found(self, rows: usize, spare: &Spare) -> Result<Found, DeviceError> {
+        let found = Found {
             squares: self.squares.read()?.iter().sum(),
             hits: self.hits.read()?[..rows].iter().copied().map(u64::from).sum(),
-        })
+        };
+        locked(spare).push(self);
+        Ok(found)
     }
 }
 
@@ -143,23 +155,25 @@ impl Arithmetic for Gpu {
         Some(sardana_cuda::summation::SumsByNccl::new(&self.device))
     }
 
-    fn gradient(&self, batch: &Batch, out: &mut GradientWriter<'_>) -> Result<Found, ModelError> {
-        let (room, rows) = (&mut *self.room.borrow_mut(), batch.labels.len());
-        let (passed, distances) = self.forward(batch, room)?;
-        self.backward(distances, &passed, rows, &mut room.gradient)?;
+    fn gradient(&self, batch: &Batch, out: &mut GradientWriter<'_>, _: &mut [f64]) -> Result<(), ModelError> {
+        let rows = batch.labels.len();
+        let mut room = self.room(rows)?;
+        let (passed, distances) = self.forward(batch, &mut room)?;
+        let gradient = &mut *self.gradient.borrow_mut();
+        self.backward(distances, &passed, rows, gradient)?;
         let places = self.shape.places().iter().enumerate();
-        let tensors: Vec<_> = places
-            .map(|(tensor, place)| (tensor, room.gradient.part(place.clone())))
-            .collect();
+        let tensors: Vec<_> = places.map(|(tensor, place)| (tensor, gradient.part(place.clone()))).collect();
         out.write_all_on_device(&tensors)?;
-        // It was found before the passes back, which go on meanwhile.
-        Ok(room.found(rows)?)
+        let spare = Arc::clone(&self.spare);
+        out.auxiliary_later(move |sums| room.found(rows, &spare).map(|found| found.add_to(sums)))?;
+        Ok(())
     }
 
     fn measure(&self, batch: &Batch) -> Result<Found, ModelError> {
-        let room = &mut *self.room.borrow_mut();
-        self.forward(batch, room)?;
-        Ok(room.found(batch.labels.len())?)
+        let rows = batch.labels.len();
+        let mut room = self.room(rows)?;
+        self.forward(batch, &mut room)?;
+        Ok(room.found(rows, &self.spare)?)
     }
 
     fn values(&self) -> Box<dyn Values> {
@@ -220,7 +234,7 @@ impl Values for Lent {
     }
 }
 
-fn locked(transfer: &Mutex<Transfer>) -> MutexGuard<'_, Transfer> {
-    // It holds no value between two transfers.
-    transfer.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A transfer holds no value between two, and spare memory none at all.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -62,7 +62,7 @@ impl Arithmetic for Host {
         "cpu".to_owned()
     }
 
-    fn gradient(&self, batch: &Batch, out: &mut GradientWriter<'_>) -> Result<Found, ModelError> {
+    fn gradient(&self, batch: &Batch, out: &mut GradientWriter<'_>, sums: &mut [f64]) -> Result<(), ModelError> {
         let (passed, mut gradient, found) = self.forward(batch);
         for (number, layer) in self.shape.layers().iter().enumerate().rev() {
             let inputs = &passed[number];
@@ -75,7 +75,8 @@ impl Arithmetic for Host {
                 gradient = pointwise::rectify_backward(&dense::backward_inputs(&gradient, weights, sizes), inputs);
             }
         }
-        Ok(found)
+        found.add_to(sums);
+        Ok(())
     }
 
     fn measure(&self, batch: &Batch) -> Result<Found, ModelError> {

@@ -24,7 +24,7 @@ use sardana::schedule::Schedule;
 use sardana::{Job, JobSpec};
 
 use crate::mnist::Data;
-use arithmetic::{Arithmetic, Batch, Found};
+use arithmetic::{Arithmetic, Batch};
 use host::Host;
 use shape::Shape;
 
@@ -156,12 +156,6 @@ fn batch(items: &[(Array<f32>, u32)]) -> Batch {
     batch
 }
 
-/// Adds the loss and the hits.
-fn add(found: Found, sums: &mut [f64]) {
-    let metrics = [0.5 * found.squares, found.hits as f64];
-    sums.iter_mut().zip(metrics).for_each(|(sum, more)| *sum += more);
-}
-
 impl Network for Mlp {
     type Item = (Array<f32>, u32);
 
@@ -196,12 +190,11 @@ impl Network for Mlp {
         out: &mut GradientWriter<'_>,
         sums: &mut [f64],
     ) -> Result<(), ModelError> {
-        add(self.device.gradient(&batch(items), out)?, sums);
-        Ok(())
+        self.device.gradient(&batch(items), out, sums)
     }
 
     fn measure(&self, items: &[Self::Item], sums: &mut [f64]) -> Result<(), ModelError> {
-        add(self.device.measure(&batch(items))?, sums);
+        self.device.measure(&batch(items))?.add_to(sums);
         Ok(())
     }
 

@@ -60,8 +60,6 @@ pub struct Member {
     /// The seat in the generation that a trailer may switch to.
     next: Option<Seat>,
     pieces: Pieces,
-    /// The piece that the ring was offered when its last gradient was begun.
-    offered: Option<ShardRange>,
     update: Update,
     ending: Ending,
     tally: Tally,
@@ -102,7 +100,6 @@ impl Member {
             seat: None,
             next: None,
             pieces: Pieces::new(job.order),
-            offered: None,
             update: Update::None,
             ending: Ending::default(),
             tally: Tally::default(),
@@ -305,18 +302,33 @@ impl Member {
             self.ending.concluding = Some(self.step);
             return Work::Conclude { step: self.step };
         }
-        match self.pieces.next() {
-            Some((piece, shard)) => {
-                let completes = shard + 1 == piece.end();
-                self.offered = Some(piece).filter(|_| completes && self.sums_in_ring());
-                Work::Gradient {
-                    step: self.step,
-                    piece,
-                    shard,
-                    offered: self.offered.is_some(),
-                }
-            }
-            None => Work::Wait,
+        let next = self.pieces.next();
+        next.map_or(Work::Wait, |(piece, shard)| self.gradient(piece, shard))
+    }
+
+    /// What the trainer may begin before it tells that the gradient of `shard` into `piece` is computed, the only one that was handed out and not told of: the
+    /// gradient after it, if the step has one for this worker, and else [`Work::Wait`].
+    #[must_use]
+    pub fn next_work_beside(&mut self, step: Step, piece: ShardRange, shard: u32) -> Work {
+        let next = self
+            .pieces
+            .after(piece, shard)
+            .filter(|_| step == self.step && self.is_computing());
+        next.map_or(Work::Wait, |(piece, shard)| self.gradient(piece, shard))
+    }
+
+    /// Hands out this gradient.
+    fn gradient(&mut self, piece: ShardRange, shard: u32) -> Work {
+        let completes = shard + 1 == piece.end();
+        let offered = completes && self.sums_in_ring();
+        if offered {
+            self.pieces.offered(piece);
+        }
+        Work::Gradient {
+            step: self.step,
+            piece,
+            shard,
+            offered,
         }
     }
 

@@ -11,6 +11,27 @@ use crate::words::ShardRange;
 struct Piece {
     shards: ShardRange,
     done: u32,
+    /// Whether the ring of the step under way was offered it as its last gradient was begun.
+    offered: bool,
+}
+
+impl Piece {
+    fn new(shards: ShardRange) -> Self {
+        Self {
+            shards,
+            done: 0,
+            offered: false,
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.done == self.shards.len()
+    }
+
+    /// The shard that it lacks next, if it lacks one.
+    fn next(&self) -> Option<u32> {
+        (!self.is_complete()).then(|| self.shards.start() + self.done)
+    }
 }
 
 /// A worker's pieces of the step under way.
@@ -30,12 +51,15 @@ pub(super) enum Credit {
     /// Its piece lacks further shards.
     Partial,
     /// Its piece is complete.
-    Complete,
+    Complete {
+        /// The ring has it already.
+        offered: bool,
+    },
 }
 
 /// How many buffers a worker that keeps the pieces `kept` has once it is assigned these runs, in shard order.
 pub(crate) fn pieces_held(order: Order, kept: &[ShardRange], assigned: &[ShardRange]) -> usize {
-    let list = kept.iter().map(|&shards| Piece { shards, done: 0 }).collect();
+    let list = kept.iter().copied().map(Piece::new).collect();
     let mut pieces = Pieces {
         list,
         ..Pieces::new(order)
@@ -62,30 +86,48 @@ impl Pieces {
     }
 
     pub(super) fn complete(&self) -> impl Iterator<Item = ShardRange> + '_ {
-        self.list
-            .iter()
-            .filter(|piece| piece.done == piece.shards.len())
-            .map(|piece| piece.shards)
+        self.list.iter().filter(|piece| piece.is_complete()).map(|piece| piece.shards)
     }
 
     pub(super) fn all_complete(&self) -> bool {
-        self.list.iter().all(|piece| piece.done == piece.shards.len())
+        self.list.iter().all(Piece::is_complete)
     }
 
     /// The next shard to compute: its piece, and the shard.
     pub(super) fn next(&self) -> Option<(ShardRange, u32)> {
-        let piece = self.list.iter().find(|piece| piece.done < piece.shards.len())?;
-        Some((piece.shards, piece.shards.start() + piece.done))
+        self.list.iter().find_map(|piece| Some((piece.shards, piece.next()?)))
+    }
+
+    /// The next shard to compute once `shard` of the piece `shards` is, which is under way. None if there is none, or that one is not wanted any more.
+    pub(super) fn after(&self, shards: ShardRange, shard: u32) -> Option<(ShardRange, u32)> {
+        let mut others = self.list.iter().filter(|piece| piece.shards != shards);
+        let under_way = self.list.iter().find(|piece| piece.shards == shards)?;
+        match under_way.next()? {
+            next if next != shard => None,
+            _ if shard + 1 < shards.end() => Some((shards, shard + 1)),
+            _ => others.find_map(|piece| Some((piece.shards, piece.next()?))),
+        }
+    }
+
+    /// The ring has the piece `shards`, whose last gradient is begun.
+    pub(super) fn offered(&mut self, shards: ShardRange) {
+        let piece = self.list.iter_mut().find(|piece| piece.shards == shards);
+        piece.into_iter().for_each(|piece| piece.offered = true);
+    }
+
+    /// A ring that was offered pieces is not the one that is offered any from now on.
+    pub(super) fn forget_offers(&mut self) {
+        self.list.iter_mut().for_each(|piece| piece.offered = false);
     }
 
     /// Books the gradient of `shard`, computed into the piece `shards`.
     pub(super) fn computed(&mut self, shards: ShardRange, shard: u32) -> Credit {
-        let wanted = |piece: &&mut Piece| piece.shards == shards && piece.shards.start() + piece.done == shard;
+        let wanted = |piece: &&mut Piece| piece.shards == shards && piece.next() == Some(shard);
         match self.list.iter_mut().find(wanted) {
             Some(piece) => {
                 piece.done += 1;
-                if piece.done == piece.shards.len() || bites(Bug::PieceTooEarly) {
-                    Credit::Complete
+                if piece.is_complete() || bites(Bug::PieceTooEarly) {
+                    Credit::Complete { offered: piece.offered }
                 } else {
                     Credit::Partial
                 }
@@ -141,12 +183,9 @@ impl Pieces {
         };
         if gap.is_empty() {
         } else if one_buffer {
-            self.list.push(Piece { shards: gap, done: 0 });
+            self.list.push(Piece::new(gap));
         } else {
-            self.list.extend(gap.iter().map(|shard| Piece {
-                shards: ShardRange::one(shard),
-                done: 0,
-            }));
+            self.list.extend(gap.iter().map(ShardRange::one).map(Piece::new));
         }
     }
 }
@@ -177,7 +216,7 @@ mod tests {
         pieces.assign(&[range(0, 3), range(6, 7)]);
         assert_eq!(pieces.ranges(), [range(0, 2), range(2, 3), range(6, 7)]);
         assert_eq!(pieces.next(), Some((range(0, 2), 1)));
-        assert_eq!(pieces.computed(range(0, 2), 1), Credit::Complete);
+        assert_eq!(pieces.computed(range(0, 2), 1), Credit::Complete { offered: false });
         // A prefix that is split goes: a running sum cannot be taken apart.
         pieces.assign(&[range(0, 1), range(2, 3)]);
         assert_eq!(pieces.ranges(), [range(0, 1), range(2, 3)]);
@@ -201,6 +240,36 @@ mod tests {
     }
 
     #[test]
+    fn a_shard_follows_one_that_is_under_way_in_its_piece_or_the_next_that_lacks_one() {
+        let mut pieces = Pieces::new(Order::Exact);
+        pieces.assign(&[range(0, 2), range(4, 6)]);
+        assert_eq!(pieces.after(range(0, 2), 0), Some((range(0, 2), 1)));
+        assert_eq!(pieces.after(range(0, 2), 1), None, "another one is under way");
+        assert_eq!(pieces.computed(range(0, 2), 0), Credit::Partial);
+        assert_eq!(pieces.after(range(0, 2), 1), Some((range(4, 5), 4)));
+        assert_eq!(pieces.after(range(0, 2), 0), None, "it is computed");
+        let _ = pieces.computed(range(0, 2), 1);
+        let _ = pieces.computed(range(4, 5), 4);
+        assert_eq!(pieces.after(range(5, 6), 5), None, "it is the last");
+        assert_eq!(pieces.after(range(6, 7), 6), None, "it is not wanted");
+        // What lies before it was taken over from another worker.
+        pieces.assign(&[range(3, 6)]);
+        assert_eq!(pieces.after(range(5, 6), 5), Some((range(3, 4), 3)));
+    }
+
+    #[test]
+    fn each_piece_knows_whether_its_ring_has_it() {
+        let mut pieces = Pieces::new(Order::Exact);
+        pieces.assign(&[range(4, 7)]);
+        pieces.offered(range(4, 5));
+        pieces.offered(range(5, 6));
+        assert_eq!(pieces.computed(range(4, 5), 4), Credit::Complete { offered: true });
+        pieces.assign(&[range(4, 8)]);
+        pieces.forget_offers();
+        assert_eq!(pieces.computed(range(5, 6), 5), Credit::Complete { offered: false });
+    }
+
+    #[test]
     fn in_fast_order_every_run_of_shards_is_one_piece() {
         let mut pieces = Pieces::new(Order::Fast);
         pieces.assign(&[range(4, 6)]);
@@ -209,7 +278,7 @@ mod tests {
         // A retry adds runs around what is there; only whole pieces are kept.
         pieces.assign(&[range(2, 8)]);
         assert_eq!(pieces.ranges(), [range(2, 4), range(4, 6), range(6, 8)]);
-        assert_eq!(pieces.computed(range(4, 6), 5), Credit::Complete);
+        assert_eq!(pieces.computed(range(4, 6), 5), Credit::Complete { offered: false });
         assert_eq!(pieces.complete().collect::<Vec<_>>(), [range(4, 6)]);
         assert_eq!(pieces.next(), Some((range(2, 4), 2)));
         pieces.assign(&[range(5, 8)]);

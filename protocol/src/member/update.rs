@@ -39,7 +39,7 @@ impl Member {
             pieces: self.pieces.ranges(),
         });
         if !bites(Bug::OfferedToAnotherRing) {
-            self.offered = None;
+            self.pieces.forget_offers();
         }
         if seat.alone() {
             return self.sum_alone(out);
@@ -56,11 +56,9 @@ impl Member {
             return;
         }
         self.tally.this_step += 1;
-        let credit = self.pieces.computed(piece, shard);
-        let offered = self.offered.take() == Some(piece);
-        if credit != Credit::Complete {
+        let Credit::Complete { offered } = self.pieces.computed(piece, shard) else {
             return;
-        }
+        };
         if self.sums_in_ring() {
             out.extend((!offered).then_some(Command::Offer { piece }));
         } else if self.seat.as_ref().is_some_and(|seat| seat.catching_up == CatchUp::None) {

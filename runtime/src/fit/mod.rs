@@ -315,8 +315,10 @@ impl<N: Network> Trainable for Fit<N> {
         sums.clear();
         sums.resize(self.metrics.len(), 0.0);
         self.network.gradient(shard, &items, out, &mut sums)?;
-        for (index, &sum) in sums.iter().enumerate() {
-            out.auxiliary(index, sum)?;
+        if !out.reports_later() {
+            for (index, &sum) in sums.iter().enumerate() {
+                out.auxiliary(index, sum)?;
+            }
         }
         out.samples(items.len() as u64)?;
         items.clear();

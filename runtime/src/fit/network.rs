@@ -73,7 +73,8 @@ pub trait Network {
         None
     }
 
-    /// Writes the gradient of each tensor, summed over `items`, which are those of `shard`; adds the metrics' sums to `sums`, which are 0.
+    /// Writes the gradient of each tensor, summed over `items`, which are those of `shard`; adds the metrics' sums to `sums`, which are 0. A network on a device
+    /// that is not to be waited for here reports all sums by [`GradientWriter::auxiliary_later`] in place of that.
     ///
     /// # Errors
     /// Whatever keeps it from computing them; the worker ends.

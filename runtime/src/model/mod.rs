@@ -136,6 +136,9 @@ pub trait Trainable {
     /// Writes every gradient tensor, summed (not averaged) over the shard's samples, every auxiliary sum, and the number of
     /// samples. Never called for an empty shard. Must not change the state.
     ///
+    /// On a device it may return once all is enqueued: tensors by a [`TensorPlace`](sardana_collectives::gradient::TensorPlace), sums by
+    /// [`GradientWriter::auxiliary_later`]. Then it is called for the next shard while the device computes this one, never more than one ahead.
+    ///
     /// # Errors
     /// Whatever keeps the model from computing it; the worker ends.
     fn gradient(&self, shard: &Shard, out: &mut GradientWriter<'_>) -> Result<(), ModelError>;

@@ -1,6 +1,7 @@
 //! The training thread: does the tasks that it finds at its step driver, one after the other. Knows the model and nothing else: no
 //! network, no membership.
 
+mod computing;
 #[cfg(test)]
 mod enqueued;
 mod error;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use sardana_actors::fault::{self, Point};
 use sardana_actors::room::{Reserve, Room};
-use sardana_actors::worker::{StepDriver, Task};
+use sardana_actors::worker::{Gradient, StepDriver, Task};
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
 use sardana_collectives::summation::Summation;
 use sardana_protocol::job::{JobIdentity, JobSpec, Order};
@@ -29,13 +30,14 @@ use sardana_protocol::words::{ShardRange, Step};
 use tracing::{Span, span};
 
 use crate::copies::Copies;
-use crate::data::{Coming, Sampler, Shard};
+use crate::data::{Coming, Sampler};
 use crate::fingerprint;
 use crate::model::{
     Layout, ModelError, Probed, StateHash, StatePieces, TensorSpec, Trainable, copy_shares, describe_specs, pieces_of,
     probe_closely, restore_as, state_hash, tensors_hash_of,
 };
 
+use computing::UnderWay;
 pub use error::TrainingError;
 use loading::check_loaded;
 
@@ -117,8 +119,15 @@ fn settings(said: &str, summation: Option<&dyn Summation>) -> String {
 /// Works at `driver` until it says that this worker ends.
 pub(crate) fn work<M: Trainable>(prepared: &mut Prepared<M>, driver: &StepDriver) -> Result<(), TrainingError> {
     let mut training = Training::begin(prepared, driver, Copies::on_threads());
-    while training.perform(driver.next())?.is_continue() {}
-    Ok(())
+    loop {
+        let task = match training.beside()? {
+            Some(task) => task,
+            None => driver.next(),
+        };
+        if training.perform(task)?.is_break() {
+            return Ok(());
+        }
+    }
 }
 
 /// A model at its step driver.
@@ -131,6 +140,8 @@ pub(crate) struct Training<'a, M> {
     told: Option<(Step, ShardRange)>,
     /// Memory for a shard's samples.
     room: Vec<u64>,
+    /// The gradient that a device computes, if it does not count yet.
+    under_way: Option<UnderWay>,
 }
 
 /// What a model logs says by this span of which step it is. It is made once for each step, not for each gradient.
@@ -161,6 +172,68 @@ impl<'a, M: Trainable> Training<'a, M> {
             in_step: StepSpan::default(),
             told: None,
             room: Vec::new(),
+            under_way: None,
+        }
+    }
+
+    /// The gradient that comes next, if a device computes one: it is begun beside that, so that the device is not left without work. Where none is to be begun
+    /// it is waited for, so that a gradient that never ends is a stall, and nothing but a gradient is done beside one.
+    pub(crate) fn beside(&mut self) -> Result<Option<Task>, TrainingError> {
+        let before = self.under_way.as_mut();
+        let next = before.and_then(|before| self.driver.next_beside(&mut before.gradient));
+        if next.is_none() {
+            self.settle(None)?;
+        }
+        Ok(next)
+    }
+
+    /// Waits for the gradient that is under way, if one is.
+    fn settle(&mut self, after: Option<&mut GradientBuffer>) -> Result<(), TrainingError> {
+        let Some(before) = self.under_way.take() else { return Ok(()) };
+        before.settle(after, &self.prepared.layout, self.driver)
+    }
+
+    /// Computes a gradient, or enqueues it on a device and waits for the one before. So there are never more than two under way.
+    fn gradient(
+        &mut self,
+        (step, piece, shard): (Step, ShardRange, u32),
+        mut buffer: GradientBuffer,
+        mode: WriteMode,
+    ) -> Result<(), TrainingError> {
+        let samples = self.prepared.sampler.shard_in(step, shard, take(&mut self.room));
+        let rest = if samples.is_empty() {
+            self.settle(Some(&mut buffer))?;
+            computing::zero(step, &self.prepared.layout, &mut buffer, mode)?;
+            None
+        } else {
+            let Prepared { model, layout, .. } = &*self.prepared;
+            let rest = computing::gradient(model, &samples, layout, &mut buffer, mode)?;
+            self.settle(Some(&mut buffer))?;
+            Some(rest).filter(|rest| !rest.is_there())
+        };
+        self.room = samples.into_room();
+        let gradient = Gradient {
+            step,
+            piece,
+            shard,
+            buffer: Some(buffer),
+        };
+        match rest {
+            Some(rest) => self.under_way = Some(UnderWay { gradient, rest }),
+            None => self.driver.computed(gradient),
+        }
+        Ok(())
+    }
+
+    /// Tells the model which shards come, if it was told of others.
+    fn tell_coming(&mut self, step: Step) {
+        let shards = self.driver.read(Member::coming_shards);
+        if self.told.replace((step, shards)) != Some((step, shards)) {
+            let Prepared {
+                model, sampler, facts, ..
+            } = &*self.prepared;
+            let coming = shards.start()..shards.end();
+            model.coming(Coming::new(sampler.clone(), step, coming, facts.identity.spec.steps));
         }
     }
 
@@ -171,8 +244,7 @@ impl<'a, M: Trainable> Training<'a, M> {
             driver,
             copies,
             in_step,
-            told,
-            room,
+            ..
         } = self;
         let Prepared {
             model,
@@ -186,18 +258,15 @@ impl<'a, M: Trainable> Training<'a, M> {
                 step,
                 piece,
                 shard,
-                mut buffer,
+                buffer,
                 mode,
             } => {
-                let _in_step = in_step.enter(step);
-                let shards = driver.read(Member::coming_shards);
-                if told.replace((step, shards)) != Some((step, shards)) {
-                    let coming = shards.start()..shards.end();
-                    model.coming(Coming::new(sampler.clone(), step, coming, facts.identity.spec.steps));
-                }
-                let samples = sampler.shard_in(step, shard, take(room));
-                *room = gradient(model, samples, layout, &mut buffer, mode)?;
-                driver.computed(step, piece, shard, buffer);
+                let mut in_step = take(&mut self.in_step);
+                let entered = in_step.enter(step);
+                self.tell_coming(step);
+                self.gradient((step, piece, shard), buffer, mode)?;
+                drop(entered);
+                self.in_step = in_step;
             }
             Task::Apply { sum } => {
                 copies.before_update()?;
@@ -259,36 +328,6 @@ fn check_results(results: &[(String, f64)]) -> Result<(), TrainingError> {
         Some(found) if found > MAX_TEXT_BYTES => Err(TrainingError::ResultName(found)),
         Some(_) | None => Ok(()),
     }
-}
-
-/// Returns the memory of the samples.
-fn gradient<M: Trainable>(
-    model: &M,
-    samples: Shard,
-    layout: &Layout,
-    buffer: &mut GradientBuffer,
-    mode: WriteMode,
-) -> Result<Vec<u64>, TrainingError> {
-    let (step, shard) = (samples.step(), samples.index());
-    let _in_shard = tracing::debug_span!("shard", shard).entered();
-    let mut writer = buffer.writer(layout, mode);
-    let failed = |source| TrainingError::Model {
-        step,
-        operation: "compute a gradient",
-        source,
-    };
-    if samples.is_empty() {
-        writer.zero().map_err(|source| failed(source.into()))?;
-    } else {
-        model.gradient(&samples, &mut writer).map_err(failed)?;
-        writer
-            .finish()
-            .map_err(|source| TrainingError::Gradient { step, shard, source })?;
-    }
-    // A shard that is only enqueued on a device does not count as computed: a kernel that never ends is a stall, and a pace is that of computing. The price:
-    // the next shard's samples are not prepared while the device computes this one.
-    buffer.wait_computed().map_err(|source| failed(source.into()))?;
-    Ok(samples.into_room())
 }
 
 fn apply<M: Trainable>(model: &mut M, sampler: &Sampler, layout: &Layout, sum: &Sum) -> Result<StepReport, TrainingError> {

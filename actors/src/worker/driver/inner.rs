@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
 use sardana_collectives::layout::Layout;
 use sardana_collectives::ring::RingInput;
-use sardana_protocol::member::{Command, Event, Member, NetworkCommand, Work};
+use sardana_protocol::member::{Command, Event, Member, NetworkCommand};
 use sardana_protocol::messages::{StepReport, Trailer, WorkerMessage};
 use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::words::{ShardRange, Step};
@@ -19,7 +18,7 @@ use super::copies::{Copies, Haste};
 use super::keeping::{HeldShare, Keeping, KeptSum};
 use super::meter::Meter;
 use super::outbox::{ActorCommand, Outbox};
-use super::{Arrival, Task};
+use super::{Arrival, Gradient, Task};
 use crate::fault::{self, Point};
 use crate::worker::TallyFile;
 
@@ -38,7 +37,7 @@ pub(super) struct Inner {
     /// What is said to the coordinator.
     messages: mpsc::UnboundedSender<WorkerMessage>,
     tally: Option<TallyFile>,
-    over: bool,
+    pub(super) over: bool,
     /// Memory for what the machine commands, between two events.
     room: Vec<Command>,
 }
@@ -80,9 +79,17 @@ impl Inner {
         for_coordinator
     }
 
-    pub(super) fn computed(&mut self, step: Step, piece: ShardRange, shard: u32, buffer: GradientBuffer) {
+    pub(super) fn computed(&mut self, gradient: Gradient) {
+        let Gradient {
+            step,
+            piece,
+            shard,
+            buffer,
+        } = gradient;
         self.meter.ends(Instant::now());
-        self.buffers.computed(piece, shard, buffer);
+        if let Some(buffer) = buffer {
+            self.buffers.computed(piece, shard, buffer);
+        }
         self.handle_counted(Event::Computed { step, piece, shard });
         // A ring that was offered it can end with it from now on, and not before it is counted.
         drop(self.buffers.whole(piece));
@@ -135,93 +142,8 @@ impl Inner {
         Some(self.copies.want(step, shares, haste))
     }
 
-    /// What the training thread adds up before its next task, beside this.
-    pub(super) fn alone(&mut self) -> Option<Alone> {
-        if self.over { None } else { self.accepted.take_alone() }
-    }
-
-    /// It has.
-    pub(super) fn added_up(&mut self, sum: Result<Sum, Mismatch>) {
-        match sum {
-            Ok(sum) => self.accepted.added_up(sum),
-            Err(mismatch) => drop(self.fail(mismatch)),
-        }
-    }
-
-    /// What the training thread does next. Only that thread changes the state, so that it stands still here.
-    pub(super) fn task(&mut self) -> Option<Task> {
-        if self.over {
-            return Some(Task::End);
-        }
-        if let Some(copy) = self.copies.next(&self.member, &mut self.keeping) {
-            return Some(copy);
-        }
-        match self.member.next_work() {
-            Work::Wait => None,
-            Work::Gradient {
-                step,
-                piece,
-                shard,
-                offered,
-            } => {
-                let (mut buffer, mode) = if shard == piece.start() {
-                    (self.buffers.for_gradient(piece), WriteMode::Store)
-                } else {
-                    (self.buffers.begun(piece)?, WriteMode::Add)
-                };
-                if offered {
-                    let gradient = self.buffers.awaited(&mut buffer);
-                    self.tell_ring(RingInput::Piece {
-                        step,
-                        shards: piece,
-                        gradient,
-                    });
-                }
-                self.meter.begins(Instant::now());
-                Some(Task::Gradient {
-                    step,
-                    piece,
-                    shard,
-                    buffer,
-                    mode,
-                })
-            }
-            Work::Apply { step } => Some(match self.accepted.take_sum(step) {
-                Ok((sum, trailer)) => self.apply(sum, trailer),
-                Err(mismatch) => self.fail(mismatch),
-            }),
-            Work::Load { step } => Some(match self.accepted.take_state() {
-                Ok(state) => Task::Load { step, state },
-                Err(mismatch) => self.fail(mismatch),
-            }),
-            Work::Conclude { step } => Some(Task::Conclude { step }),
-        }
-    }
-
-    /// Whether the training thread is wanted for something else than what is left of a small sum.
-    pub(super) fn has_long_work(&self) -> bool {
-        let small = self.meter.gradients_are_brief() && self.meter.updates_are_brief();
-        self.over || self.copies.are_wanted() || (self.accepted.is_there() && !small)
-    }
-
-    /// Whether the training thread will soon be back from it.
-    pub(super) fn is_brief(&self, task: &Task) -> bool {
-        match task {
-            Task::Gradient { .. } => self.meter.gradients_are_brief(),
-            Task::Apply { .. } => self.meter.updates_are_brief(),
-            Task::Load { .. } | Task::Copy { .. } | Task::Conclude { .. } | Task::End => false,
-        }
-    }
-
-    fn apply(&mut self, sum: Sum, trailer: Trailer) -> Task {
-        let (sum, old) = self.keeping.renew(sum, trailer);
-        self.buffers.recycle(old);
-        self.meter.update_begins(Instant::now());
-        Task::Apply { sum }
-    }
-
     /// The worker ends, and says so: otherwise the others would wait for it.
-    fn fail(&mut self, mismatch: Mismatch) -> Task {
+    pub(super) fn fail(&mut self, mismatch: Mismatch) -> Task {
         self.command(ActorCommand::Fail {
             generation: self.member.generation(),
             step: self.member.step(),
@@ -380,7 +302,7 @@ impl Inner {
         let _ = self.commands.send(command);
     }
 
-    fn tell_ring(&self, input: RingInput) {
+    pub(super) fn tell_ring(&self, input: RingInput) {
         if let Some(ring) = &self.ring {
             // A ring that has ended says so by itself.
             let _ = ring.send(input);

@@ -12,7 +12,10 @@ use crate::worker::limits::{BRIEF, PACE_LEAST, PACE_WINDOW};
 /// The last gradients' times, and the last update's.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
-    began: Option<Instant>,
+    /// When each gradient was asked for that is not there, oldest first.
+    began: VecDeque<Instant>,
+    /// When the last one was there.
+    ended: Option<Instant>,
     /// Oldest first.
     last: VecDeque<Duration>,
     update_began: Option<Instant>,
@@ -22,12 +25,13 @@ pub(super) struct Meter {
 impl Meter {
     /// A gradient is asked for.
     pub(super) fn begins(&mut self, now: Instant) {
-        self.began = Some(now);
+        self.began.push_back(now);
     }
 
-    /// It is there.
+    /// The first of them is there. It has taken no time while the one before it was computed.
     pub(super) fn ends(&mut self, now: Instant) {
-        let Some(began) = self.began.take() else { return };
+        let Some(began) = self.began.pop_front() else { return };
+        let began = self.ended.replace(now).map_or(began, |ended| began.max(ended));
         if self.last.len() == PACE_WINDOW {
             self.last.pop_front();
         }
@@ -99,11 +103,25 @@ mod tests {
     }
 
     #[test]
+    fn of_gradients_that_are_enqueued_one_behind_another_each_takes_what_it_takes_alone() {
+        let (mut meter, start) = (Meter::default(), Instant::now());
+        let at = |millis| start + Duration::from_millis(millis);
+        meter.begins(at(0));
+        for shard in 1..=4 {
+            meter.begins(at(10 * shard - 9));
+            meter.ends(at(10 * shard));
+        }
+        meter.ends(at(50));
+        assert_eq!(meter.last, [Duration::from_millis(10); 5]);
+    }
+
+    #[test]
     fn gradients_are_brief_as_long_as_none_of_the_last_was_long() {
-        let (mut meter, now) = (Meter::default(), Instant::now());
-        let gradient = |meter: &mut Meter, took| {
+        let (mut meter, mut now) = (Meter::default(), Instant::now());
+        let mut gradient = |meter: &mut Meter, took| {
             meter.begins(now);
-            meter.ends(now + took);
+            now += took;
+            meter.ends(now);
             meter.gradients_are_brief()
         };
         assert!(!meter.gradients_are_brief(), "it is not known");

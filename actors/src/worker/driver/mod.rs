@@ -15,6 +15,7 @@ mod meter;
 mod moved;
 mod outbox;
 mod present_ring;
+mod tasks;
 #[cfg(test)]
 mod tests;
 
@@ -88,6 +89,19 @@ pub enum Task {
     },
     /// The worker ends.
     End,
+}
+
+/// The gradient of a [`Task::Gradient`].
+#[derive(Debug)]
+pub struct Gradient {
+    /// The step.
+    pub step: Step,
+    /// The buffer's piece.
+    pub piece: ShardRange,
+    /// The shard.
+    pub shard: u32,
+    /// Where it is. None once the next shard of the same piece is added there.
+    pub buffer: Option<GradientBuffer>,
 }
 
 /// Wakes the training thread, or the task that does its work.
@@ -299,9 +313,16 @@ impl StepDriver {
         (inner, task)
     }
 
-    /// The gradient of [`Task::Gradient`] is in its buffer, and [computed](GradientBuffer::wait_computed).
-    pub fn computed(&self, step: Step, piece: ShardRange, shard: u32, buffer: GradientBuffer) {
-        self.lock().computed(step, piece, shard, buffer);
+    /// The next gradient of the training thread, if it may begin one before `before` is [`computed`](Self::computed), which is the only one that is not. One of
+    /// the same piece takes the buffer with it.
+    pub fn next_beside(&self, before: &mut Gradient) -> Option<Task> {
+        self.lock().task_beside(before)
+    }
+
+    /// The gradient of a [`Task::Gradient`] is in its buffer, and [computed](GradientBuffer::wait_computed). They are told in the order in which they were handed
+    /// out.
+    pub fn computed(&self, gradient: Gradient) {
+        self.lock().computed(gradient);
     }
 
     /// The sum of [`Task::Apply`] is applied.

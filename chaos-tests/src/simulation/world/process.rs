@@ -41,6 +41,8 @@ pub(crate) struct Process {
     pub(crate) driver: Option<Gradients>,
     /// The generation whose ring was offered the piece that this completes.
     pub(crate) awaited_by: Option<Generation>,
+    /// The gradient that it does after that, if it was begun beside it.
+    pub(crate) beside: Option<Beside>,
     pub(crate) buffers: BTreeMap<ShardRange, Gradients>,
     pub(crate) frozen_until: Option<Duration>,
     /// Whether it runs or stands still, as its agent has last said.
@@ -67,6 +69,16 @@ pub(crate) struct Process {
     pub(crate) accepted: Option<Data>,
     /// Whether a flush of reports is due already.
     pub(crate) reports_due: bool,
+}
+
+/// A gradient that is begun before the one before it is there.
+#[derive(Debug, Clone)]
+pub(crate) struct Beside {
+    pub(crate) work: Work,
+    pub(crate) piece: ShardRange,
+    /// The buffer that is written to. None if that is the buffer of the one before, of the same piece.
+    pub(crate) driver: Option<Gradients>,
+    pub(crate) awaited_by: Option<Generation>,
 }
 
 /// A worker's control connection.
@@ -220,6 +232,7 @@ impl Process {
             moved: Moved::default(),
             driver: None,
             awaited_by: None,
+            beside: None,
             buffers: BTreeMap::new(),
             frozen_until: None,
             seen: Motion::Runs,
@@ -251,6 +264,11 @@ impl Process {
     pub(crate) fn ring_members(&self) -> Option<(Generation, Vec<WorkerId>)> {
         let ring = self.ring.as_ref()?;
         Some((ring.form.generation, ring.neighbours()))
+    }
+
+    /// The generation whose ring it is in.
+    pub(crate) fn ring_generation(&self) -> Option<Generation> {
+        self.ring.as_ref().map(|ring| ring.form.generation)
     }
 
     pub(crate) fn is_linking(&self, generation: Generation) -> bool {

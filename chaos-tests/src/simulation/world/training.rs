@@ -10,7 +10,7 @@ use sardana_protocol::messages::{StepReport, Trailer, WorkerMessage};
 use sardana_protocol::words::{Generation, Pace, ShardRange, Step, WorkerId};
 
 use super::World;
-use super::process::{Data, Fetching, Process, RingEnd};
+use super::process::{Beside, Data, Fetching, Process, RingEnd};
 use super::saving::Saves;
 use crate::simulation::calendar::{Beat, Happening, Mail};
 use crate::simulation::invariants::Violation;
@@ -233,7 +233,7 @@ impl World {
             return;
         };
         if process.working.is_some() {
-            return;
+            return self.wake_beside(worker);
         }
         let before = process.member.phases();
         let work = process.member.next_work();
@@ -243,8 +243,7 @@ impl World {
             Work::Gradient {
                 piece, shard, offered, ..
             } => {
-                let ring = process.ring.as_ref().map(|ring| ring.form.generation);
-                process.awaited_by = ring.filter(|_| offered);
+                process.awaited_by = process.ring_generation().filter(|_| offered);
                 process.driver = if shard == piece.start() {
                     Some(Vec::new())
                 } else {
@@ -260,12 +259,47 @@ impl World {
             Work::Load { .. } => self.swarm.load,
             Work::Conclude { .. } => self.swarm.apply * 2,
         };
+        self.begin_work(worker, work, base);
+        self.wake_beside(worker);
+    }
+
+    fn begin_work(&mut self, worker: WorkerId, work: Work, base: Duration) {
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
         process.working = Some(work);
         process.began = self.calendar.now();
         let slow = process.slow;
         let jitter = 900 + u32::try_from(self.dice.below(200)).unwrap_or(0);
         self.calendar
             .after(base * slow * jitter / 1_000, Happening::Worked { worker });
+    }
+
+    /// Where a device computes a gradient the training thread begins the next one meanwhile.
+    fn wake_beside(&mut self, worker: WorkerId) {
+        let process = self.processes.get_mut(&worker).filter(|_| self.swarm.devices);
+        let Some(process) = process.filter(|process| process.beside.is_none() && !process.hung) else {
+            return;
+        };
+        let Some(Work::Gradient {
+            step,
+            piece: before,
+            shard,
+            ..
+        }) = process.working
+        else {
+            return;
+        };
+        let work = process.member.next_work_beside(step, before, shard);
+        if let Work::Gradient { piece, offered, .. } = work {
+            self.coverage.begun_beside(piece == before);
+            process.beside = Some(Beside {
+                work,
+                piece,
+                driver: (piece != before).then(Vec::new),
+                awaited_by: process.ring_generation().filter(|_| offered),
+            });
+        }
     }
 
     /// The training thread has done what it was doing.
@@ -329,11 +363,23 @@ impl World {
                 }
             }
         };
+        self.go_on_beside(worker);
         self.member(worker, event, Data::None);
     }
 }
 
 impl World {
+    /// The device comes to the gradient that was begun beside the one that is done.
+    fn go_on_beside(&mut self, worker: WorkerId) {
+        let begun = self.processes.get_mut(&worker).and_then(|process| process.beside.take());
+        let (Some(begun), Some(process)) = (begun, self.processes.get_mut(&worker)) else {
+            return;
+        };
+        process.driver = begun.driver.or_else(|| process.driver.take());
+        process.awaited_by = begun.awaited_by;
+        self.begin_work(worker, begun.work, self.swarm.gradient);
+    }
+
     /// A worker has computed the gradient of a shard of `piece`.
     fn computed(&mut self, worker: WorkerId, step: Step, piece: ShardRange, shard: u32) {
         let Some(process) = self.processes.get_mut(&worker) else {
@@ -345,9 +391,13 @@ impl World {
             return self.senseless(worker, "a piece that goes on has a buffer");
         };
         gradients.push((shard, model::gradient(process.state, step, shard)));
+        if process.beside.as_ref().is_some_and(|beside| beside.piece == piece) {
+            process.driver = Some(gradients);
+            return self.require(held);
+        }
         process.buffers.insert(piece, gradients);
         // The ring that was offered it can now end with it, if it is still the one.
-        let ring = process.ring.as_ref().map(|ring| ring.form.generation);
+        let ring = process.ring_generation();
         if process.awaited_by.take().is_some_and(|awaited| ring == Some(awaited)) {
             self.offer(worker, piece);
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sardana_collectives::gradient::{Lowering, Passing, Resident, ResidentError, Slot, WriteMode};
+use sardana_collectives::gradient::{Computing, Lowering, Passing, Resident, ResidentError, Slot, WriteMode};
 use sardana_collectives::limits::LOWERED_BYTES;
 use sardana_protocol::state::Dtype;
 
@@ -161,15 +161,29 @@ impl OnDevice {
     }
 }
 
+/// What is computed by this moment.
+#[derive(Debug)]
+struct Until {
+    device: Device,
+    moment: Moment,
+}
+
+impl Computing for Until {
+    fn wait(&self) -> Result<(), ResidentError> {
+        self.device.wait_here(&self.moment).map_err(ResidentError::new)
+    }
+}
+
 fn nothing_there() -> ResidentError {
     ResidentError::new("expected tensors in a GPU's memory, found that none was written there")
 }
 
 impl Resident for OnDevice {
-    fn wait_computed(&self) -> Result<(), ResidentError> {
-        let last = self.last_computed();
-        last.map_or(Ok(()), |moment| self.device().wait_here(&moment))
-            .map_err(ResidentError::new)
+    fn computing(&self) -> Option<Box<dyn Computing>> {
+        Some(Box::new(Until {
+            device: self.device().clone(),
+            moment: self.last_computed()?,
+        }))
     }
 
     fn lower(self: Arc<Self>, lowering: Lowering) {

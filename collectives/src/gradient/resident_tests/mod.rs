@@ -1,188 +1,21 @@
 //! Tests of gradients whose tensors lie elsewhere: in plain memory here, from which they come late, in any order, or not at all.
 
+mod plain;
 mod unfinished;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
 use proptest::prelude::*;
 use sardana_protocol::words::Step;
 
+use plain::{AtOnce, Plain, enqueue, layout_of, read, values, write};
+
 use super::*;
 use crate::alone::add_up;
 use crate::coming::Coming;
-use crate::limits::LOWERED_BYTES;
-use crate::reduce;
-use crate::stores::Stores;
-
-/// Memory elsewhere, and what was asked of it and has not been brought.
-#[derive(Debug)]
-struct Plain {
-    memory: Mutex<Vec<u8>>,
-    asked: Mutex<Vec<Lowering>>,
-    /// Whether zeros cannot be added.
-    burns: AtomicBool,
-}
-
-impl Plain {
-    fn new(layout: &Layout) -> Arc<Self> {
-        Arc::new(Self {
-            memory: Mutex::new(vec![0xee; layout.bytes()]),
-            asked: Mutex::default(),
-            burns: AtomicBool::new(false),
-        })
-    }
-
-    fn write(&self, place: &TensorPlace<'_, '_>, dtype: Dtype, values: &[u8]) {
-        let mut memory = self.memory.lock().unwrap();
-        place
-            .mode()
-            .put_bytes(dtype, Stores::Cached, &mut memory[place.bytes().clone()], values);
-    }
-
-    /// Takes one of the parts that were asked for.
-    fn take(&self, which: usize) -> Option<Lowering> {
-        let mut asked = self.asked.lock().unwrap();
-        let count = asked.len();
-        (count > 0).then(|| asked.swap_remove(which % count))
-    }
-
-    /// Brings one of them.
-    fn bring(&self, which: usize) -> bool {
-        let Some(lowering) = self.take(which) else { return false };
-        let range = lowering.range();
-        assert!(range.len() <= LOWERED_BYTES);
-        lowering.write(|here| here.copy_from_slice(&self.memory.lock().unwrap()[range]));
-        true
-    }
-}
-
-impl Resident for Plain {
-    fn wait_computed(&self) -> Result<(), ResidentError> {
-        Ok(())
-    }
-
-    fn lower(self: Arc<Self>, lowering: Lowering) {
-        self.asked.lock().unwrap().push(lowering);
-    }
-
-    fn adds_with(&self, _: &dyn Resident) -> bool {
-        false
-    }
-
-    fn pass(self: Arc<Self>, _: &[Arc<dyn Resident>], passing: Passing) {
-        drop(passing);
-    }
-
-    fn add_zeros(&self, dtype: Dtype, range: Range<usize>) -> Result<(), ResidentError> {
-        if self.burns.load(Ordering::Relaxed) {
-            return Err(ResidentError::new("it burns"));
-        }
-        reduce::add_zeros(dtype, &mut self.memory.lock().unwrap()[range]);
-        Ok(())
-    }
-}
-
-/// One that brings at once what it is asked for.
-#[derive(Debug)]
-struct AtOnce(Arc<Plain>);
-
-impl Resident for AtOnce {
-    fn wait_computed(&self) -> Result<(), ResidentError> {
-        Ok(())
-    }
-
-    fn lower(self: Arc<Self>, lowering: Lowering) {
-        Arc::clone(&self.0).lower(lowering);
-        self.0.bring(0);
-    }
-
-    fn adds_with(&self, _: &dyn Resident) -> bool {
-        false
-    }
-
-    fn pass(self: Arc<Self>, _: &[Arc<dyn Resident>], passing: Passing) {
-        drop(passing);
-    }
-
-    fn add_zeros(&self, dtype: Dtype, range: Range<usize>) -> Result<(), ResidentError> {
-        self.0.add_zeros(dtype, range)
-    }
-}
-
-/// Some values of a tensor, -0.0 among them.
-fn values(layout: &Layout, tensor: usize, shard: usize) -> Vec<u8> {
-    let spec = &layout.tensors()[tensor];
-    let value = |at: usize| match (at + shard * 7 + tensor) % 11 {
-        0 => -0.0,
-        number => (number as f64 - 4.7) * 1.3_f64.powi((at % 40) as i32),
-    };
-    let all = (0..spec.elements().unwrap()).map(value);
-    match spec.dtype {
-        Dtype::F32 => all.flat_map(|value| (value as f32).to_le_bytes()).collect(),
-        Dtype::F64 => all.flat_map(f64::to_le_bytes).collect(),
-        Dtype::U64 => unreachable!("gradients have none"),
-    }
-}
-
-/// Writes a shard: each tensor that `elsewhere` names is kept in `memory`. None is an empty shard.
-fn write(
-    buffer: &mut GradientBuffer,
-    layout: &Layout,
-    shard: Option<usize>,
-    mode: WriteMode,
-    memory: Option<(&Arc<Plain>, &[bool])>,
-) {
-    let mut writer = buffer.writer(layout, mode);
-    let Some(shard) = shard else { return writer.zero().unwrap() };
-    for (tensor, spec) in layout.tensors().iter().enumerate() {
-        let values = values(layout, tensor, shard);
-        let mut place = writer.place(tensor, spec.dtype, spec.elements().unwrap()).unwrap();
-        match memory.filter(|(_, elsewhere)| elsewhere[tensor] && place.may_be_kept()) {
-            Some((memory, _)) => {
-                memory.write(&place, spec.dtype, &values);
-                place.keep(Arc::clone(memory) as _);
-            }
-            None => {
-                let half = values.len() / 16 * 8;
-                place.write_next(&values[..half]);
-                place.write_next(&values[half..]);
-            }
-        }
-    }
-    writer.auxiliary(0, shard as f64).unwrap();
-    writer.samples(1 + shard as u64).unwrap();
-    writer.finish().unwrap();
-}
-
-/// Reads all chunks in the order of travel, as many at once as `ahead`, while parts come in the order that `order` draws.
-fn read(view: &GradientView, layout: &Layout, memory: &Plain, ahead: usize, order: &[usize]) -> Vec<u8> {
-    let (travel, mut order) = (layout.travel().collect::<Vec<_>>(), order.iter().cycle());
-    let mut bytes = vec![0xdd; layout.bytes()];
-    for wanted in travel.chunks(ahead) {
-        let poll = |chunk: &u32| view.chunk(*chunk).now_or_never().map(|bytes| bytes.unwrap().to_vec());
-        loop {
-            let found: Vec<_> = wanted.iter().map(poll).collect();
-            if found.iter().all(Option::is_some) {
-                for (chunk, found) in wanted.iter().zip(found.into_iter().flatten()) {
-                    bytes[layout.chunk(*chunk)].copy_from_slice(&found);
-                }
-                break;
-            }
-            assert!(memory.bring(*order.next().unwrap()), "what is not here was asked for");
-        }
-    }
-    bytes
-}
-
-fn layout_of(lengths: &[(usize, bool)]) -> Layout {
-    let spec = |(number, &(length, wide)): (usize, &(usize, bool))| {
-        let dtype = if wide { Dtype::F64 } else { Dtype::F32 };
-        TensorSpec::new(number.to_string(), dtype, &[length])
-    };
-    Layout::new(lengths.iter().enumerate().map(spec).collect(), 1).unwrap()
-}
+use crate::limits::{ALIGNMENT, CHUNK_BYTES, LOWERED_BYTES};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
@@ -192,7 +25,7 @@ proptest! {
         tensors in prop::collection::vec((prop_oneof![0..50_usize, 0..400_000_usize], any::<bool>()), 1..5),
         elsewhere in prop::collection::vec(prop::collection::vec(any::<bool>(), 5), 2),
         shards in prop::collection::vec(prop::option::weighted(0.8, 0..9_usize), 1..4),
-        awaited in any::<bool>(),
+        (awaited, later) in any::<(bool, bool)>(),
         ahead in 1..4_usize,
         order in prop::collection::vec(any::<usize>(), 8),
     ) {
@@ -201,7 +34,7 @@ proptest! {
         let memory = Plain::new(&layout);
         // The second gradient is written where the first one was.
         for (round, elsewhere) in elsewhere.into_iter().enumerate() {
-            let mut view = None;
+            let (mut view, mut before) = (None, None::<Enqueued>);
             for (number, shard) in shards.iter().enumerate() {
                 let mode = if number == 0 { WriteMode::Store } else { WriteMode::Add };
                 let shard = shard.map(|shard| shard + round);
@@ -212,7 +45,23 @@ proptest! {
                     view = Some(buffer.awaited(&layout));
                 }
                 write(&mut plain, &layout, shard, mode, None);
-                write(&mut buffer, &layout, shard, mode, Some((&memory, &first)));
+                let memory = (&memory, &first[..]);
+                let next = match shard.filter(|_| later) {
+                    Some(shard) => Some(enqueue(&mut buffer, &layout, shard, mode, memory)),
+                    None => {
+                        if let Some(before) = before.take() {
+                            before.settle(&mut buffer, &layout).unwrap();
+                        }
+                        write(&mut buffer, &layout, shard, mode, Some(memory));
+                        None
+                    }
+                };
+                if let Some(before) = std::mem::replace(&mut before, next) {
+                    before.settle(&mut buffer, &layout).unwrap();
+                }
+            }
+            if let Some(last) = before {
+                last.settle(&mut buffer, &layout).unwrap();
             }
             let counted = buffer.complete();
             let view = view.unwrap_or(counted);
@@ -223,6 +72,27 @@ proptest! {
             prop_assert!(buffer.bytes() == plain.bytes());
         }
     }
+}
+
+#[test]
+fn what_a_gradient_counts_with_is_shown_with_it_in_whichever_chunks_it_lies() {
+    let tensor = TensorSpec::new("0", Dtype::F64, &[(CHUNK_BYTES - ALIGNMENT) / 8]);
+    let layout = Layout::new(vec![tensor], ALIGNMENT / 8).unwrap();
+    assert!(layout.chunks() == 2 && layout.auxiliary_bytes().end == CHUNK_BYTES);
+    let (mut buffer, memory) = (GradientBuffer::zeros(&layout), Plain::new(&layout));
+    let view = buffer.awaited(&layout);
+    let is_seen = |chunk| view.chunk(chunk).now_or_never().is_some();
+    let enqueued = enqueue(&mut buffer, &layout, 3, WriteMode::Store, (&memory, &[true]));
+    assert!(!is_seen(0) && !is_seen(1));
+    while memory.bring(0) {}
+    assert!(!is_seen(0), "it lacks its sum");
+    enqueued.settle(&mut buffer, &layout).unwrap();
+    assert!(!is_seen(0) && !is_seen(1), "it does not count");
+    drop(buffer.complete());
+    assert!(is_seen(0) && is_seen(1));
+    drop(view);
+    assert_eq!(buffer.bytes()[layout.auxiliary_bytes()][..8], 3_f64.to_le_bytes());
+    assert_eq!(buffer.bytes()[CHUNK_BYTES..], 4_u64.to_le_bytes());
 }
 
 /// Three tensors of 1 MiB, of which the middle one is the caller's to keep or not.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sardana_collectives::gradient::{Lowering, Passing, Resident, ResidentError};
+use sardana_collectives::gradient::{Computing, Lowering, Passing, Resident, ResidentError};
 use sardana_protocol::member::Command;
 use sardana_protocol::state::Dtype;
 
@@ -19,8 +19,8 @@ struct Far {
 }
 
 impl Resident for Far {
-    fn wait_computed(&self) -> Result<(), ResidentError> {
-        Ok(())
+    fn computing(&self) -> Option<Box<dyn Computing>> {
+        None
     }
 
     fn lower(self: Arc<Self>, lowering: Lowering) {
@@ -74,7 +74,12 @@ fn leave(driver: &StepDriver, far: &Arc<Far>) {
         writer.place(0, Dtype::F64, 3).unwrap().keep(Arc::clone(far) as _);
         writer.samples(1).unwrap();
         writer.finish().unwrap();
-        driver.computed(step, piece, shard, buffer);
+        driver.computed(Gradient {
+            step,
+            piece,
+            shard,
+            buffer: Some(buffer),
+        });
     }
 }
 

@@ -1,5 +1,6 @@
 //! The step driver with the training thread and the ring played by the test.
 
+mod beside;
 mod far;
 mod helping;
 mod keeping;
@@ -251,7 +252,12 @@ fn a_ring_has_a_gradient_before_it_is_computed_and_cannot_end_with_it_before_it_
     writer.samples(1).unwrap();
     writer.finish().unwrap();
     assert_eq!(written(&gradient), None, "it is not counted");
-    driver.computed(step, piece, shard, buffer);
+    driver.computed(Gradient {
+        step,
+        piece,
+        shard,
+        buffer: Some(buffer),
+    });
     assert_eq!(driver.read(Member::tally).total, 1);
     assert!(written(&gradient).is_some());
     assert!(inbox.try_recv().is_err(), "it is offered once");

@@ -1,0 +1,132 @@
+//! What the training thread does next: the machine's work, with the buffers and sums that it speaks of. Behind the step driver's lock; must not block.
+
+use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
+use sardana_collectives::ring::RingInput;
+use sardana_protocol::member::Work;
+use sardana_protocol::messages::Trailer;
+use sardana_protocol::words::{ShardRange, Step};
+use tokio::time::Instant;
+
+use super::arrival::{Alone, Mismatch};
+use super::inner::Inner;
+use super::{Gradient, Task};
+
+impl Inner {
+    /// What the training thread adds up before its next task, beside this.
+    pub(super) fn alone(&mut self) -> Option<Alone> {
+        if self.over { None } else { self.accepted.take_alone() }
+    }
+
+    /// It has.
+    pub(super) fn added_up(&mut self, sum: Result<Sum, Mismatch>) {
+        match sum {
+            Ok(sum) => self.accepted.added_up(sum),
+            Err(mismatch) => drop(self.fail(mismatch)),
+        }
+    }
+
+    /// What the training thread does next. Only that thread changes the state, so that it stands still here.
+    pub(super) fn task(&mut self) -> Option<Task> {
+        if self.over {
+            return Some(Task::End);
+        }
+        if let Some(copy) = self.copies.next(&self.member, &mut self.keeping) {
+            return Some(copy);
+        }
+        match self.member.next_work() {
+            Work::Wait => None,
+            Work::Gradient {
+                step,
+                piece,
+                shard,
+                offered,
+            } => {
+                let begun = if shard == piece.start() {
+                    None
+                } else {
+                    Some(self.buffers.begun(piece)?)
+                };
+                Some(self.gradient(step, piece, shard, begun, offered))
+            }
+            Work::Apply { step } => Some(match self.accepted.take_sum(step) {
+                Ok((sum, trailer)) => self.apply(sum, trailer),
+                Err(mismatch) => self.fail(mismatch),
+            }),
+            Work::Load { step } => Some(match self.accepted.take_state() {
+                Ok(state) => Task::Load { step, state },
+                Err(mismatch) => self.fail(mismatch),
+            }),
+            Work::Conclude { step } => Some(Task::Conclude { step }),
+        }
+    }
+
+    /// The gradient that the training thread may begin before it tells of `before`, whose buffer that takes with it if it is of the same piece. None where a
+    /// copy is wanted: what is copied is not computed with meanwhile.
+    pub(super) fn task_beside(&mut self, before: &mut Gradient) -> Option<Task> {
+        if self.over || self.copies.are_wanted() {
+            return None;
+        }
+        match self.member.next_work_beside(before.step, before.piece, before.shard) {
+            Work::Gradient {
+                step,
+                piece,
+                shard,
+                offered,
+            } => {
+                let begun = if piece == before.piece {
+                    Some(before.buffer.take()?)
+                } else {
+                    None
+                };
+                Some(self.gradient(step, piece, shard, begun, offered))
+            }
+            Work::Wait | Work::Apply { .. } | Work::Load { .. } | Work::Conclude { .. } => None,
+        }
+    }
+
+    /// The gradient of `shard` of `piece`, which is added to what is in `begun`, or the first in a buffer of its own.
+    fn gradient(&mut self, step: Step, piece: ShardRange, shard: u32, begun: Option<GradientBuffer>, offered: bool) -> Task {
+        let (mut buffer, mode) = match begun {
+            Some(buffer) => (buffer, WriteMode::Add),
+            None => (self.buffers.for_gradient(piece), WriteMode::Store),
+        };
+        if offered {
+            let gradient = self.buffers.awaited(&mut buffer);
+            self.tell_ring(RingInput::Piece {
+                step,
+                shards: piece,
+                gradient,
+            });
+        }
+        self.meter.begins(Instant::now());
+        Task::Gradient {
+            step,
+            piece,
+            shard,
+            buffer,
+            mode,
+        }
+    }
+
+    /// Whether the training thread is wanted for something else than what is left of a small sum.
+    pub(super) fn has_long_work(&self) -> bool {
+        let small = self.meter.gradients_are_brief() && self.meter.updates_are_brief();
+        self.over || self.copies.are_wanted() || (self.accepted.is_there() && !small)
+    }
+
+    /// Whether the training thread will soon be back from it.
+    pub(super) fn is_brief(&self, task: &Task) -> bool {
+        match task {
+            Task::Gradient { .. } => self.meter.gradients_are_brief(),
+            Task::Apply { .. } => self.meter.updates_are_brief(),
+            Task::Load { .. } | Task::Copy { .. } | Task::Conclude { .. } | Task::End => false,
+        }
+    }
+
+    fn apply(&mut self, sum: Sum, trailer: Trailer) -> Task {
+        let (sum, old) = self.keeping.renew(sum, trailer);
+        self.buffers.recycle(old);
+        self.meter.update_begins(Instant::now());
+        Task::Apply { sum }
+    }
+}
