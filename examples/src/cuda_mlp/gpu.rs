@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sardana::fit::{DeviceChange, DeviceLook, DeviceNetwork, Values};
 use sardana::model::{DeviceMemory, GradientWriter, ModelError};
-use sardana_cuda::device::{Device, DeviceError, DeviceTensor, LentTensor, Pinned, SharedTensor, Stream, Transfer};
+use sardana_cuda::device::{Device, DeviceError, DeviceTensor, Element, LentTensor, Pinned, SharedTensor, Stream, Transfer};
 use sardana_cuda::gradient::WriteOnDevice;
 
 use super::arithmetic::{Arithmetic, Batch, Found};
@@ -23,18 +23,19 @@ pub struct Gpu {
     values: SharedTensor<f32>,
     /// Where a gradient lies until it is packed, which changes nothing that is shown.
     gradient: RefCell<DeviceTensor<f32>>,
-    /// Memory for what is found of batches, which no batch has.
+    /// Rooms that no batch has.
     spare: Spare,
     /// What is shown or changed on the host passes through it.
     transfer: Arc<Mutex<Transfer>>,
     device: Device,
 }
 
-/// Where what is found of a batch comes to.
+/// Pinned memory for a batch of up to so many images, from where it goes up, and for what is found of it: neither waits for what was enqueued before.
 #[derive(Debug)]
 struct Room {
+    images: Pinned<f32>,
+    labels: Pinned<u32>,
     squares: Pinned<f64>,
-    /// For as many images as a batch had at most.
     hits: Pinned<u32>,
 }
 
@@ -58,18 +59,20 @@ impl Gpu {
         })
     }
 
-    /// Memory for what is found of a batch of so many images.
-    fn room(&self, rows: usize) -> Result<Room, DeviceError> {
-        let spare = locked(&self.spare).pop().filter(|room| room.hits.len() >= rows);
-        spare.map_or_else(|| Room::new(&self.device, rows), Ok)
+    /// Room for a batch.
+    fn room(&self, batch: &Batch) -> Result<Room, DeviceError> {
+        let spare = locked(&self.spare).pop();
+        let spare = spare.filter(|room| room.labels.len() >= batch.labels.len());
+        spare.map_or_else(|| Room::new(&self.device, batch), Ok)
     }
 
-    /// Enqueues the passes through all layers. Gives what goes into each layer, and how far the scores are from their targets; what is found comes to `room`.
+    /// Enqueues the passes through all layers. Gives what goes into each layer, and how far the scores are from their targets; the batch goes up from `room`, and what
+    /// is found comes there.
     fn forward(&self, batch: &Batch, room: &mut Room) -> Result<(Vec<DeviceTensor<f32>>, DeviceTensor<f32>), DeviceError> {
         let (device, on, rows) = (&self.device, self.device.on(ON), batch.labels.len());
         let own = self.values.tensor();
         let mut passed = Vec::new();
-        let mut values = DeviceTensor::from_slice(device, ON, &batch.images)?;
+        let mut values = up(device, &mut room.images, &batch.images)?;
         for layer in self.shape.layers() {
             if !passed.is_empty() {
                 on.rectify(&mut values.view_mut())?;
@@ -79,7 +82,7 @@ impl Gpu {
             on.dense_forward(&mut result.view_mut(), [&values.view(), &weights, &biases], layer.sizes(rows))?;
             passed.push(std::mem::replace(&mut values, result));
         }
-        let labels = DeviceTensor::from_slice(device, ON, &batch.labels)?;
+        let labels = up(device, &mut room.labels, &batch.labels)?;
         let mut hit = DeviceTensor::unset(device, ON, rows)?;
         on.hits(&mut hit.view_mut(), &values.view(), &labels.view())?;
         on.distances(&mut values.view_mut(), &labels.view())?;
@@ -117,9 +120,21 @@ impl Gpu {
     }
 }
 
+/// Enqueues that `values` go up from `room`.
+fn up<T: Element>(device: &Device, room: &mut Pinned<T>, values: &[T]) -> Result<DeviceTensor<T>, DeviceError> {
+    let count = values.len();
+    room.write()?[..count].copy_from_slice(values);
+    let mut tensor = DeviceTensor::unset(device, ON, count)?;
+    room.copy_up(ON, 0..count, &mut tensor, 0)?;
+    Ok(tensor)
+}
+
 impl Room {
-    fn new(device: &Device, rows: usize) -> Result<Self, DeviceError> {
+    fn new(device: &Device, batch: &Batch) -> Result<Self, DeviceError> {
+        let rows = batch.labels.len();
         Ok(Self {
+            images: Pinned::zeros(device, batch.images.len())?,
+            labels: Pinned::zeros(device, rows)?,
             squares: Pinned::zeros(device, 1)?,
             hits: Pinned::zeros(device, rows)?,
         })
@@ -157,7 +172,7 @@ impl Arithmetic for Gpu {
 
     fn gradient(&self, batch: &Batch, out: &mut GradientWriter<'_>, _: &mut [f64]) -> Result<(), ModelError> {
         let rows = batch.labels.len();
-        let mut room = self.room(rows)?;
+        let mut room = self.room(batch)?;
         let (passed, distances) = self.forward(batch, &mut room)?;
         let gradient = &mut *self.gradient.borrow_mut();
         self.backward(distances, &passed, rows, gradient)?;
@@ -170,10 +185,9 @@ impl Arithmetic for Gpu {
     }
 
     fn measure(&self, batch: &Batch) -> Result<Found, ModelError> {
-        let rows = batch.labels.len();
-        let mut room = self.room(rows)?;
+        let mut room = self.room(batch)?;
         self.forward(batch, &mut room)?;
-        Ok(room.found(rows, &self.spare)?)
+        Ok(room.found(batch.labels.len(), &self.spare)?)
     }
 
     fn values(&self) -> Box<dyn Values> {

@@ -13,7 +13,8 @@ pub trait Loss {
     /// Names of what else is summed over samples, such as `accuracy`.
     fn metrics(&self) -> Vec<String>;
 
-    /// Adds what else is summed to `sums`, as many as there are names. No gradient flows through it.
+    /// Adds what else is summed to `sums`, as many as there are names. No gradient flows through it. Output and target are in the host's memory, wherever they
+    /// were computed.
     ///
     /// # Errors
     /// When the output does not fit the target.

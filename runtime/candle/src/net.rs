@@ -18,13 +18,13 @@ use crate::builder::{Used, Variable};
 use crate::loss::Loss;
 use crate::part::Part;
 use crate::pass::Statistic;
-use crate::place::Place;
+use crate::place::{Place, Reading};
 use crate::{Builder, Pass, Stack};
 
 /// A network that is trained on pairs of an input and a target.
 pub struct Net<M, L, X, Y> {
     module: M,
-    loss: L,
+    loss: Arc<L>,
     variables: Vec<Variable>,
     /// What the variables lie on.
     place: Place,
@@ -65,7 +65,7 @@ where
 /// both; what is computed from them is not: see [the crate](crate#on-a-gpu) for what a GPU's bits depend on.
 ///
 /// On a GPU `module` makes tensors that it does not ask the builder for, such as masks, on [`Builder::device`]. Samples are brought there, and each [`Loss`] is
-/// given output and target there.
+/// given output and target there, but to [measure](Loss::measure).
 ///
 /// ```
 /// # use candle_core::Result;
@@ -105,7 +105,7 @@ where
     place.hold(variables.iter().map(|variable| variable.value.clone()).collect());
     Ok(Net {
         module,
-        loss,
+        loss: Arc::new(loss),
         variables,
         place,
         sample_memory: 0,
@@ -180,19 +180,10 @@ impl<M: ModuleT, L: Loss, X: Stack, Y: Stack> Net<M, L, X, Y> {
         let output = self.module.forward_t(&input, train)?;
         let loss = self.loss.sum(&output, &target)?;
         Ok(Seen {
-            output: output.detach(),
+            output: output.detach().contiguous()?,
             target,
             loss,
         })
-    }
-
-    /// Adds what was found of a batch: the loss to the first of `sums`, and the others. It waits for a GPU.
-    fn sum(&self, seen: &Seen, sums: &mut [f64]) -> Result<()> {
-        let [first, others @ ..] = sums else {
-            bail!("expected room for the sums of a loss, found none")
-        };
-        *first += seen.loss.to_dtype(DType::F64)?.to_scalar::<f64>()?;
-        self.loss.measure(&seen.output, &seen.target, others)
     }
 
     fn write(
@@ -235,6 +226,18 @@ struct Seen {
     loss: Tensor,
 }
 
+impl Seen {
+    /// Adds what was found: the loss to the first of `sums`, and the others. It waits for a GPU, if `reading` reads from one.
+    fn sum(&self, by: &impl Loss, reading: Reading, sums: &mut [f64]) -> Result<()> {
+        let [first, others @ ..] = sums else {
+            bail!("expected room for the sums of a loss, found none")
+        };
+        let here = |tensor| reading.here(tensor);
+        *first += here(&self.loss)?.to_dtype(DType::F64)?.to_scalar::<f64>()?;
+        by.measure(&here(&self.output)?, &here(&self.target)?, others)
+    }
+}
+
 /// What layers have told in one pass, by the number of the tensor.
 struct Told(Vec<(Vec<f32>, u32)>);
 
@@ -274,7 +277,7 @@ impl Told {
     }
 }
 
-impl<M: ModuleT, L: Loss, X: Stack + Send, Y: Stack + Send> Network for Net<M, L, X, Y> {
+impl<M: ModuleT, L: Loss + Send + Sync + 'static, X: Stack + Send, Y: Stack + Send> Network for Net<M, L, X, Y> {
     type Item = (X, Y);
 
     fn parameters(&self) -> Vec<Parameter> {
@@ -318,12 +321,23 @@ impl<M: ModuleT, L: Loss, X: Stack + Send, Y: Stack + Send> Network for Net<M, L
         let told = self.pass.end();
         let seen = seen?;
         self.write(&seen.loss, told?, items.len(), out)?;
-        // A GPU is waited for here, once all is enqueued.
-        Ok(self.sum(&seen, sums)?)
+        let reading = self.place.reading()?;
+        if reading.is_at_once() {
+            return Ok(seen.sum(&*self.loss, reading, sums)?);
+        }
+        let loss = Arc::clone(&self.loss);
+        let seen = Seen {
+            // What the backward pass needed is let go of.
+            loss: seen.loss.detach(),
+            ..seen
+        };
+        out.auxiliary_later(move |sums| seen.sum(&*loss, reading, sums))?;
+        Ok(())
     }
 
     fn measure(&self, items: &[(X, Y)], sums: &mut [f64]) -> std::result::Result<(), ModelError> {
-        Ok(self.sum(&self.look(items, false)?, sums)?)
+        let seen = self.look(items, false)?;
+        Ok(seen.sum(&*self.loss, self.place.reading()?, sums)?)
     }
 
     fn values(&self) -> Box<dyn Values> {

@@ -8,12 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::CudaStream;
 use candle_core::cuda_backend::{
-    set_gemm_reduced_precision_bf16, set_gemm_reduced_precision_f16, set_gemm_reduced_precision_f32,
+    CudaDType, set_gemm_reduced_precision_bf16, set_gemm_reduced_precision_f16, set_gemm_reduced_precision_f32,
 };
-use candle_core::{CpuStorage, CudaStorage, DType, Error, InplaceOp1, Layout, Result, Storage, Var, bail};
+use candle_core::{
+    CpuStorage, CudaStorage, DType, Error, InplaceOp1, Layout, Result, Storage, Tensor, Var, WithDType, bail,
+};
 use sardana::fit::{DeviceChange, DeviceLook, DeviceNetwork, Values};
 use sardana::model::{DeviceMemory, GradientWriter, ModelError};
-use sardana_cuda::device::{Device, DeviceError, DeviceTensor, Moment, Stream, Transfer, View, ViewMut};
+use sardana_cuda::device::{Device, DeviceError, DeviceTensor, Element, Moment, Stream, Transfer, View, ViewMut};
 use sardana_cuda::driver::Driver;
 use sardana_cuda::gradient::WriteOnDevice;
 #[cfg(feature = "nccl")]
@@ -151,6 +153,28 @@ impl Gpu {
         })
     }
 
+    /// For what is enqueued so far.
+    pub(crate) fn reading(&self) -> Result<GpuReading> {
+        Ok(GpuReading {
+            ready: self.device.record(ON).map_err(Error::wrap)?,
+            gpu: self.clone(),
+        })
+    }
+
+    /// Copies a contiguous tensor down as it is at this moment, and waits until it is there.
+    fn bring<T: CudaDType + Element>(
+        &self,
+        tensor: &Tensor,
+        ready: &Moment,
+        values: &mut [T],
+    ) -> std::result::Result<(), ModelError> {
+        let (storage, layout) = tensor.storage_and_layout();
+        let view = seen(&self.device, &storage, layout)?;
+        let mut transfer = locked(&self.transfer);
+        self.device.wait(Stream::Copies, ready)?;
+        Ok(transfer.down(&view, values)?)
+    }
+
     /// Lets `change` change all values of a tensor on the host: they come down, and go up again.
     pub(crate) fn change_here(&self, tensor: usize, change: &mut dyn FnMut(&mut [f32])) -> Result<()> {
         self.change_there(tensor, &mut |mut values| {
@@ -213,12 +237,40 @@ impl<S: Deref<Target = Storage>> There<'_, S> {
     }
 }
 
-/// A contiguous f32 tensor of candle, where it lies.
-fn seen<'a>(device: &'a Device, storage: &'a Storage, layout: &Layout) -> std::result::Result<View<'a, f32>, ModelError> {
+/// A contiguous tensor of candle, where it lies.
+fn seen<'a, T: CudaDType + Element>(
+    device: &'a Device,
+    storage: &'a Storage,
+    layout: &Layout,
+) -> std::result::Result<View<'a, T>, ModelError> {
     let Storage::Cuda(there) = storage else {
         return Err(elsewhere(storage).into());
     };
-    Ok(View::beside(device, there.as_cuda_slice()?, lying(layout)?)?)
+    Ok(View::beside(device, there.as_cuda_slice::<T>()?, lying(layout)?)?)
+}
+
+/// Reads what was computed by this moment.
+pub(crate) struct GpuReading {
+    ready: Moment,
+    gpu: Gpu,
+}
+
+impl GpuReading {
+    /// A contiguous tensor, in the host's memory. One of another type than f32, f64 and u32 comes by candle, behind all that is enqueued.
+    pub(crate) fn here(&self, tensor: &Tensor) -> Result<Tensor> {
+        match tensor.dtype() {
+            DType::F32 => self.down::<f32>(tensor),
+            DType::F64 => self.down::<f64>(tensor),
+            DType::U32 => self.down::<u32>(tensor),
+            _ => tensor.to_device(&candle_core::Device::Cpu),
+        }
+    }
+
+    fn down<T: WithDType + CudaDType + Element>(&self, tensor: &Tensor) -> Result<Tensor> {
+        let mut values = vec![T::zero(); tensor.elem_count()];
+        self.gpu.bring(tensor, &self.ready, &mut values).map_err(Error::wrap)?;
+        Tensor::from_vec(values, tensor.shape(), &candle_core::Device::Cpu)
+    }
 }
 
 /// The values at one boundary.
@@ -229,16 +281,10 @@ struct Lent {
 
 impl Values for Lent {
     fn see(&self, tensor: usize, see: &mut dyn FnMut(&[f32])) -> std::result::Result<(), ModelError> {
-        let Gpu { device, transfer, .. } = &self.gpu;
         let tensor = &self.gpu.values[tensor];
-        let mut values = vec![0.0; tensor.elem_count()];
-        {
-            let (storage, layout) = tensor.storage_and_layout();
-            let view = seen(device, &storage, layout)?;
-            let mut transfer = locked(transfer);
-            device.wait(Stream::Copies, self.ready.as_ref().map_err(Clone::clone)?)?;
-            transfer.down(&view, &mut values)?;
-        }
+        let mut values = vec![0.0_f32; tensor.elem_count()];
+        let ready = self.ready.as_ref().map_err(Clone::clone)?;
+        self.gpu.bring(tensor, ready, &mut values)?;
         see(&values);
         Ok(())
     }

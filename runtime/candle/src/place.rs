@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use candle_core::{Device, Error, Result, Var, bail};
+use candle_core::{Device, Error, Result, Tensor, Var, bail};
 use sardana::device::DeviceChoice;
 use sardana::fit::Values;
 use sardana::model::{DeviceMemory, GradientWriter, ModelError, Summation};
@@ -11,7 +11,7 @@ use crate::on_host;
 use crate::part::Part;
 
 #[cfg(feature = "cuda")]
-use crate::on_gpu::Gpu;
+use crate::on_gpu::{Gpu, GpuReading};
 
 /// The version of candle that this is built for, which decides bits: a test compares it with the one that is built with.
 #[cfg(any(test, feature = "cuda"))]
@@ -103,6 +103,15 @@ impl Place {
         }
     }
 
+    /// For tensors of which all is enqueued.
+    pub(crate) fn reading(&self) -> Result<Reading> {
+        match self {
+            Self::Host(_) => Ok(Reading::Here),
+            #[cfg(feature = "cuda")]
+            Self::Gpu(gpu) => Ok(Reading::There(gpu.reading()?)),
+        }
+    }
+
     /// As [`Network::values`](sardana::fit::Network::values).
     pub(crate) fn values(&self) -> Box<dyn Values> {
         match self {
@@ -118,6 +127,35 @@ impl Place {
             Self::Host(values) => on_host::change(&values[tensor], change),
             #[cfg(feature = "cuda")]
             Self::Gpu(gpu) => gpu.change_here(tensor, change),
+        }
+    }
+}
+
+/// Reads what was enqueued so far, without waiting for what is enqueued later.
+pub(crate) enum Reading {
+    /// It is in this process's memory.
+    Here,
+    /// It is, or will be, in a GPU's.
+    #[cfg(feature = "cuda")]
+    There(GpuReading),
+}
+
+impl Reading {
+    /// Whether nothing has to be waited for.
+    pub(crate) const fn is_at_once(&self) -> bool {
+        match self {
+            Self::Here => true,
+            #[cfg(feature = "cuda")]
+            Self::There(_) => false,
+        }
+    }
+
+    /// A contiguous tensor, in this process's memory.
+    pub(crate) fn here(&self, tensor: &Tensor) -> Result<Tensor> {
+        match self {
+            Self::Here => Ok(tensor.clone()),
+            #[cfg(feature = "cuda")]
+            Self::There(reading) => reading.here(tensor),
         }
     }
 }

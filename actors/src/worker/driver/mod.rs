@@ -269,11 +269,7 @@ impl StepDriver {
                 // What came before it is locked is found now; what comes after wakes this thread.
                 (inner, found) = self.task(self.lock());
             }
-            // While it does something that takes long, the ring's task hears of all that it does, such as chunks of a gradient that are written.
-            match &found {
-                Some(task) if inner.is_brief(task) => self.ring.come_back(),
-                Some(_) | None => self.ring.hand_over(),
-            }
+            self.share_ring(&inner, found.as_ref());
             if let Some(task) = found {
                 return task;
             }
@@ -316,7 +312,20 @@ impl StepDriver {
     /// The next gradient of the training thread, if it may begin one before `before` is [`computed`](Self::computed), which is the only one that is not. One of
     /// the same piece takes the buffer with it.
     pub fn next_beside(&self, before: &mut Gradient) -> Option<Task> {
-        self.lock().task_beside(before)
+        let mut inner = self.lock();
+        let task = inner.task_beside(before);
+        if task.is_some() {
+            self.share_ring(&inner, task.as_ref());
+        }
+        task
+    }
+
+    /// While the training thread does something that takes long, the ring's task hears of all that it does, such as chunks of a gradient that are written.
+    fn share_ring(&self, inner: &Inner, next: Option<&Task>) {
+        match next {
+            Some(task) if inner.is_brief(task) => self.ring.come_back(),
+            Some(_) | None => self.ring.hand_over(),
+        }
     }
 
     /// The gradient of a [`Task::Gradient`] is in its buffer, and [computed](GradientBuffer::wait_computed). They are told in the order in which they were handed

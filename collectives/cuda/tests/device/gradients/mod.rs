@@ -1,6 +1,7 @@
 //! Gradients that stay on a device until they are asked for have the bits of gradients that are written on the host, wherever there is room for them; no more
 //! crosses than is said; and what does not come is an error.
 
+mod enqueued;
 mod in_place;
 mod passing_planted;
 mod planted;

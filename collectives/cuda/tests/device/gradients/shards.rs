@@ -102,7 +102,7 @@ impl Case {
         layout: &Layout,
         device: Option<&Device>,
     ) -> Result<(), Box<dyn Error>> {
-        let mut numbers = Numbers::new(self.seed ^ 0x5eed);
+        let mut numbers = self.numbers();
         for (number, shard) in self.shards.iter().enumerate() {
             let mode = if number == 0 { WriteMode::Store } else { WriteMode::Add };
             let mut writer = buffer.writer(layout, mode);
@@ -110,22 +110,39 @@ impl Case {
                 writer.zero()?;
                 continue;
             };
-            let (mut f32s, mut f64s) = (AtOnce::<f32>::default(), AtOnce::<f64>::default());
-            for (tensor, (&(length, wide), from)) in self.tensors.iter().zip(froms).enumerate() {
-                let device = device.filter(|_| *from == From::Device);
-                match (wide, device.filter(|_| self.at_once)) {
-                    (true, None) => put::<f64>(&mut writer, tensor, &numbers.all(length), device)?,
-                    (false, None) => put::<f32>(&mut writer, tensor, &numbers.all(length), device)?,
-                    (true, Some(device)) => f64s.compute(device, tensor, &numbers.all(length))?,
-                    (false, Some(device)) => f32s.compute(device, tensor, &numbers.all(length))?,
-                }
-            }
-            f32s.put(&mut writer)?;
-            f64s.put(&mut writer)?;
+            self.write_shard((number, froms), &mut numbers, &mut writer, device)?;
             writer.auxiliary(0, number as f64)?;
-            writer.samples(1 + number as u64)?;
             writer.finish()?;
         }
+        Ok(())
+    }
+
+    /// What the shards' values are drawn from, one after the other.
+    pub(crate) fn numbers(&self) -> Numbers {
+        Numbers::new(self.seed ^ 0x5eed)
+    }
+
+    /// Writes the tensors of one shard that is not empty, and its number of samples.
+    pub(crate) fn write_shard(
+        &self,
+        (number, froms): (usize, &[From]),
+        numbers: &mut Numbers,
+        writer: &mut GradientWriter<'_>,
+        device: Option<&Device>,
+    ) -> Result<(), Box<dyn Error>> {
+        let (mut f32s, mut f64s) = (AtOnce::<f32>::default(), AtOnce::<f64>::default());
+        for (tensor, (&(length, wide), from)) in self.tensors.iter().zip(froms).enumerate() {
+            let device = device.filter(|_| *from == From::Device);
+            match (wide, device.filter(|_| self.at_once)) {
+                (true, None) => put::<f64>(writer, tensor, &numbers.all(length), device)?,
+                (false, None) => put::<f32>(writer, tensor, &numbers.all(length), device)?,
+                (true, Some(device)) => f64s.compute(device, tensor, &numbers.all(length))?,
+                (false, Some(device)) => f32s.compute(device, tensor, &numbers.all(length))?,
+            }
+        }
+        f32s.put(writer)?;
+        f64s.put(writer)?;
+        writer.samples(1 + number as u64)?;
         Ok(())
     }
 
@@ -158,7 +175,7 @@ fn put<T: GradientElement + Any>(
 }
 
 /// A tensor that a kernel on the stream of computing leaves behind.
-fn computed<T: GradientElement>(device: &Device, values: &[T]) -> Result<DeviceTensor<T>, DeviceError> {
+pub(crate) fn computed<T: GradientElement>(device: &Device, values: &[T]) -> Result<DeviceTensor<T>, DeviceError> {
     let given = DeviceTensor::from_slice(device, Stream::Compute, values)?;
     let mut computed = DeviceTensor::unset(device, Stream::Compute, values.len())?;
     let on = device.on(Stream::Compute);
