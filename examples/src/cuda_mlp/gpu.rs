@@ -6,11 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sardana::fit::{DeviceChange, DeviceLook, DeviceNetwork, Values};
 use sardana::model::{DeviceMemory, GradientWriter, ModelError};
-use sardana_cuda::device::{Device, DeviceError, DeviceTensor, Element, LentTensor, Pinned, SharedTensor, Stream, Transfer};
+use sardana_cuda::device::{
+    Device, DeviceError, DeviceTensor, Element, LentTensor, Pinned, SharedTensor, Stream, Transfer, Uploads,
+};
 use sardana_cuda::gradient::WriteOnDevice;
 
 use super::arithmetic::{Arithmetic, Batch, Found};
 use super::shape::Shape;
+
+/// Images and labels, of the batch that goes up and of the one before, whose gradient is computed.
+const UPLOADS: usize = 4;
 
 /// All is done in order.
 const ON: Stream = Stream::Compute;
@@ -23,6 +28,8 @@ pub struct Gpu {
     values: SharedTensor<f32>,
     /// Where a gradient lies until it is packed, which changes nothing that is shown.
     gradient: RefCell<DeviceTensor<f32>>,
+    /// Through which batches go up.
+    uploads: RefCell<Uploads>,
     /// Rooms that no batch has.
     spare: Spare,
     /// What is shown or changed on the host passes through it.
@@ -30,12 +37,11 @@ pub struct Gpu {
     device: Device,
 }
 
-/// Pinned memory for a batch of up to so many images, from where it goes up, and for what is found of it: neither waits for what was enqueued before.
+/// Where what is found of a batch comes to.
 #[derive(Debug)]
 struct Room {
-    images: Pinned<f32>,
-    labels: Pinned<u32>,
     squares: Pinned<f64>,
+    /// For so many images at most.
     hits: Pinned<u32>,
 }
 
@@ -53,26 +59,32 @@ impl Gpu {
             description: device.description()?,
             values: SharedTensor::new(DeviceTensor::from_slice(&device, ON, values)?),
             gradient: RefCell::new(DeviceTensor::zeros(&device, ON, values.len())?),
+            uploads: RefCell::new(Uploads::new(&device, UPLOADS)),
             spare: Spare::default(),
             transfer: Arc::new(Mutex::new(Transfer::new(&device)?)),
             device,
         })
     }
 
-    /// Room for a batch.
-    fn room(&self, batch: &Batch) -> Result<Room, DeviceError> {
-        let spare = locked(&self.spare).pop();
-        let spare = spare.filter(|room| room.labels.len() >= batch.labels.len());
-        spare.map_or_else(|| Room::new(&self.device, batch), Ok)
+    /// Room for what is found of so many images.
+    fn room(&self, rows: usize) -> Result<Room, DeviceError> {
+        let spare = locked(&self.spare).pop().filter(|room| room.hits.len() >= rows);
+        spare.map_or_else(|| Room::new(&self.device, rows), Ok)
     }
 
-    /// Enqueues the passes through all layers. Gives what goes into each layer, and how far the scores are from their targets; the batch goes up from `room`, and what
-    /// is found comes there.
+    /// Enqueues that values of a batch go up.
+    fn up<T: Element>(&self, values: &[T]) -> Result<DeviceTensor<T>, DeviceError> {
+        let mut tensor = DeviceTensor::unset(&self.device, ON, values.len())?;
+        self.uploads.borrow_mut().up(ON, values, &mut tensor.view_mut())?;
+        Ok(tensor)
+    }
+
+    /// Enqueues the passes through all layers. Gives what goes into each layer, and how far the scores are from their targets; what is found comes to `room`.
     fn forward(&self, batch: &Batch, room: &mut Room) -> Result<(Vec<DeviceTensor<f32>>, DeviceTensor<f32>), DeviceError> {
         let (device, on, rows) = (&self.device, self.device.on(ON), batch.labels.len());
         let own = self.values.tensor();
         let mut passed = Vec::new();
-        let mut values = up(device, &mut room.images, &batch.images)?;
+        let mut values = self.up(&batch.images)?;
         for layer in self.shape.layers() {
             if !passed.is_empty() {
                 on.rectify(&mut values.view_mut())?;
@@ -82,7 +94,7 @@ impl Gpu {
             on.dense_forward(&mut result.view_mut(), [&values.view(), &weights, &biases], layer.sizes(rows))?;
             passed.push(std::mem::replace(&mut values, result));
         }
-        let labels = up(device, &mut room.labels, &batch.labels)?;
+        let labels = self.up(&batch.labels)?;
         let mut hit = DeviceTensor::unset(device, ON, rows)?;
         on.hits(&mut hit.view_mut(), &values.view(), &labels.view())?;
         on.distances(&mut values.view_mut(), &labels.view())?;
@@ -120,21 +132,9 @@ impl Gpu {
     }
 }
 
-/// Enqueues that `values` go up from `room`.
-fn up<T: Element>(device: &Device, room: &mut Pinned<T>, values: &[T]) -> Result<DeviceTensor<T>, DeviceError> {
-    let count = values.len();
-    room.write()?[..count].copy_from_slice(values);
-    let mut tensor = DeviceTensor::unset(device, ON, count)?;
-    room.copy_up(ON, 0..count, &mut tensor, 0)?;
-    Ok(tensor)
-}
-
 impl Room {
-    fn new(device: &Device, batch: &Batch) -> Result<Self, DeviceError> {
-        let rows = batch.labels.len();
+    fn new(device: &Device, rows: usize) -> Result<Self, DeviceError> {
         Ok(Self {
-            images: Pinned::zeros(device, batch.images.len())?,
-            labels: Pinned::zeros(device, rows)?,
             squares: Pinned::zeros(device, 1)?,
             hits: Pinned::zeros(device, rows)?,
         })
@@ -172,7 +172,7 @@ impl Arithmetic for Gpu {
 
     fn gradient(&self, batch: &Batch, out: &mut GradientWriter<'_>, _: &mut [f64]) -> Result<(), ModelError> {
         let rows = batch.labels.len();
-        let mut room = self.room(batch)?;
+        let mut room = self.room(rows)?;
         let (passed, distances) = self.forward(batch, &mut room)?;
         let gradient = &mut *self.gradient.borrow_mut();
         self.backward(distances, &passed, rows, gradient)?;
@@ -185,9 +185,10 @@ impl Arithmetic for Gpu {
     }
 
     fn measure(&self, batch: &Batch) -> Result<Found, ModelError> {
-        let mut room = self.room(batch)?;
+        let rows = batch.labels.len();
+        let mut room = self.room(rows)?;
         self.forward(batch, &mut room)?;
-        Ok(room.found(batch.labels.len(), &self.spare)?)
+        Ok(room.found(rows, &self.spare)?)
     }
 
     fn values(&self) -> Box<dyn Values> {

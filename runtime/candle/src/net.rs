@@ -175,8 +175,7 @@ impl<M: ModuleT, L: Loss, X: Stack, Y: Stack> Net<M, L, X, Y> {
     /// Computes a batch's output and loss.
     fn look(&self, items: &[(X, Y)], train: bool) -> Result<Seen> {
         let (input, target) = Self::tensors(items)?;
-        let device = self.place.candle();
-        let (input, target) = (input.to_device(&device)?, target.to_device(&device)?);
+        let (input, target) = (self.place.up(input)?, self.place.up(target)?);
         let output = self.module.forward_t(&input, train)?;
         let loss = self.loss.sum(&output, &target)?;
         Ok(Seen {

@@ -15,7 +15,7 @@ use candle_core::{
 };
 use sardana::fit::{DeviceChange, DeviceLook, DeviceNetwork, Values};
 use sardana::model::{DeviceMemory, GradientWriter, ModelError};
-use sardana_cuda::device::{Device, DeviceError, DeviceTensor, Element, Moment, Stream, Transfer, View, ViewMut};
+use sardana_cuda::device::{Device, DeviceError, DeviceTensor, Element, Moment, Stream, Transfer, Uploads, View, ViewMut};
 use sardana_cuda::driver::Driver;
 use sardana_cuda::gradient::WriteOnDevice;
 #[cfg(feature = "nccl")]
@@ -27,6 +27,9 @@ use crate::part::Part;
 /// All is done in order.
 const ON: Stream = Stream::Compute;
 
+/// Inputs and targets, of the batch that goes up and of the one before, whose gradient is computed.
+const UPLOADS: usize = 4;
+
 /// A GPU, with a network's tensors in its memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Gpu {
@@ -36,6 +39,8 @@ pub(crate) struct Gpu {
     values: Vec<Var>,
     /// What is shown or changed on the host passes through it.
     transfer: Arc<Mutex<Transfer>>,
+    /// Batches go up through it.
+    uploads: Arc<Mutex<Uploads>>,
 }
 
 /// The GPU as candle has it.
@@ -78,6 +83,7 @@ impl Gpu {
                 candles_kernels::description()
             ),
             transfer: Arc::new(Mutex::new(Transfer::new(&device).map_err(Error::wrap)?)),
+            uploads: Arc::new(Mutex::new(Uploads::new(&device, UPLOADS))),
             device,
             values: Vec::new(),
         })
@@ -151,6 +157,37 @@ impl Gpu {
             ready: self.device.record(ON),
             gpu: self.clone(),
         })
+    }
+
+    /// A batch's tensor, which is in the host's memory, there: all is enqueued. One of another type than f32, f64, u32 and u8 goes up by candle, which waits for what is
+    /// enqueued before it.
+    pub(crate) fn up(&self, tensor: &Tensor) -> Result<Tensor> {
+        let dtype = tensor.dtype();
+        if dtype == DType::F32 {
+            self.up_as::<f32>(tensor)
+        } else if dtype == DType::F64 {
+            self.up_as::<f64>(tensor)
+        } else if dtype == DType::U32 {
+            self.up_as::<u32>(tensor)
+        } else if dtype == DType::U8 {
+            self.up_as::<u8>(tensor)
+        } else {
+            tensor.to_device(self.candle())
+        }
+    }
+
+    fn up_as<T: WithDType + CudaDType + Element>(&self, tensor: &Tensor) -> Result<Tensor> {
+        let there = Tensor::zeros(tensor.shape(), T::DTYPE, self.candle())?;
+        let (storage, layout) = tensor.storage_and_layout();
+        let Storage::Cpu(values) = &*storage else {
+            bail!(
+                "expected a batch in the host's memory, found one on {:?}",
+                storage.device().location()
+            )
+        };
+        let values = &values.as_slice::<T>()?[lying(layout)?];
+        there.inplace_op1(&Upload { gpu: self, values })?;
+        Ok(there)
     }
 
     /// For what is enqueued so far.
@@ -258,11 +295,15 @@ pub(crate) struct GpuReading {
 impl GpuReading {
     /// A contiguous tensor, in the host's memory. One of another type than f32, f64 and u32 comes by candle, behind all that is enqueued.
     pub(crate) fn here(&self, tensor: &Tensor) -> Result<Tensor> {
-        match tensor.dtype() {
-            DType::F32 => self.down::<f32>(tensor),
-            DType::F64 => self.down::<f64>(tensor),
-            DType::U32 => self.down::<u32>(tensor),
-            _ => tensor.to_device(&candle_core::Device::Cpu),
+        let dtype = tensor.dtype();
+        if dtype == DType::F32 {
+            self.down::<f32>(tensor)
+        } else if dtype == DType::F64 {
+            self.down::<f64>(tensor)
+        } else if dtype == DType::U32 {
+            self.down::<u32>(tensor)
+        } else {
+            tensor.to_device(&candle_core::Device::Cpu)
         }
     }
 
@@ -325,7 +366,30 @@ impl InplaceOp1 for Change<'_> {
     }
 }
 
-fn locked(transfer: &Mutex<Transfer>) -> MutexGuard<'_, Transfer> {
-    // It holds no value between two transfers.
-    transfer.lock().unwrap_or_else(PoisonError::into_inner)
+/// Fills a tensor with values of the host's.
+struct Upload<'a, T> {
+    gpu: &'a Gpu,
+    values: &'a [T],
+}
+
+impl<T: CudaDType + Element> InplaceOp1 for Upload<'_, T> {
+    fn name(&self) -> &'static str {
+        "upload"
+    }
+
+    fn cpu_fwd(&self, _: &mut CpuStorage, _: &Layout) -> Result<()> {
+        bail!("expected a tensor on a GPU, found one in the host's memory")
+    }
+
+    fn cuda_fwd(&self, storage: &mut CudaStorage, layout: &Layout) -> Result<()> {
+        let memory = storage.as_cuda_slice_mut::<T>()?;
+        let mut there = ViewMut::beside(&self.gpu.device, memory, lying(layout)?).map_err(Error::wrap)?;
+        let mut uploads = locked(&self.gpu.uploads);
+        uploads.up(ON, self.values, &mut there).map_err(Error::wrap)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Neither holds a value between two calls.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

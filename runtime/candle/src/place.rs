@@ -103,6 +103,15 @@ impl Place {
         }
     }
 
+    /// A batch's tensor, which is in this process's memory, on it. Nothing is waited for.
+    pub(crate) fn up(&self, tensor: Tensor) -> Result<Tensor> {
+        match self {
+            Self::Host(_) => Ok(tensor),
+            #[cfg(feature = "cuda")]
+            Self::Gpu(gpu) => gpu.up(&tensor),
+        }
+    }
+
     /// For tensors of which all is enqueued.
     pub(crate) fn reading(&self) -> Result<Reading> {
         match self {

@@ -104,16 +104,23 @@ fn gradient(network: &Network3, step: u64) -> (Vec<Vec<f32>>, Vec<f64>) {
     let of = parameters
         .iter()
         .map(|parameter| TensorSpec::new(&parameter.name, Dtype::F32, &parameter.shape));
-    let layout = Layout::new(of.collect(), 0).unwrap();
+    let layout = Layout::new(of.collect(), network.metrics().len()).unwrap();
     let mut buffer = GradientBuffer::zeros(&layout);
     let (mut writer, mut sums) = (buffer.writer(&layout, WriteMode::Store), vec![0.0; network.metrics().len()]);
     network.gradient(&shard, &items, &mut writer, &mut sums).unwrap();
+    if !writer.reports_later() {
+        let reported = sums.iter().enumerate();
+        reported.for_each(|(index, sum)| writer.auxiliary(index, *sum).unwrap());
+    }
     writer.samples(items.len() as u64).unwrap();
     writer.finish().unwrap();
     buffer.lower().unwrap();
     let sum = Sum::from_buffer(shard.step(), buffer);
     let mean = sum.mean(&layout);
-    ((0..parameters.len()).map(|tensor| mean.f32(tensor).unwrap()).collect(), sums)
+    (
+        (0..parameters.len()).map(|tensor| mean.f32(tensor).unwrap()).collect(),
+        mean.auxiliary(),
+    )
 }
 
 fn bits(tensors: &[Vec<f32>]) -> Vec<u32> {

@@ -21,6 +21,7 @@ mod shared;
 mod tensor;
 mod timing;
 mod transfer;
+mod uploads;
 
 use std::any::Any;
 use std::ffi::CStr;
@@ -40,6 +41,7 @@ pub use shared::{LentTensor, SharedTensor};
 pub use tensor::{DeviceTensor, Element, View, ViewMut};
 pub use timing::Time;
 pub use transfer::Transfer;
+pub use uploads::Uploads;
 
 pub use crate::raw::dlpack::DlPack;
 pub use crate::raw::memory::RawMemory;

@@ -14,3 +14,4 @@ mod memory;
 mod numbers;
 mod timing;
 mod twin;
+mod uploads;
