@@ -9,6 +9,7 @@ use sardana::data::formats::{Part, mnist};
 
 const EMBED: &str = env!("CARGO_BIN_EXE_embed");
 const LINEAR_REGRESSION: &str = env!("CARGO_BIN_EXE_linear_regression");
+const TOUR: &str = env!("CARGO_BIN_EXE_tour");
 const NETWORK: &str = env!("CARGO_BIN_EXE_network");
 
 /// A run in this folder, where no GPU is to be seen.
@@ -71,6 +72,22 @@ fn a_model_in_plain_rust_trains_on_processors_and_refuses_a_gpu() {
             "{program}: {words}"
         );
     }
+}
+
+#[test]
+fn the_tour_says_what_a_gpu_would_take() {
+    let words = refused_by("cuda", &run(TOUR, Path::new("."), &["--device", "cuda"], None));
+    assert_eq!(words, refused_by("cuda", &run(TOUR, Path::new("."), &[], Some("cuda"))));
+}
+
+/// What a program says of a device that is not there.
+fn refused_by(device: &str, ended: &Output) -> String {
+    let words = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(
+        !ended.status.success() && words.contains(device) && words.contains("--device cpu"),
+        "{words}"
+    );
+    words
 }
 
 #[test]
