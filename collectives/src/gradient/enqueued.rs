@@ -14,6 +14,17 @@ pub struct Enqueued {
     sums: Option<(WriteMode, Find)>,
 }
 
+/// Why a shard's gradient does not count: the worker gives up and says so.
+#[derive(Debug, thiserror::Error)]
+pub enum SettleError {
+    /// It was not computed: see what the reason says of the device.
+    #[error(transparent)]
+    Computing(#[from] ResidentError),
+    /// See what the reason says of the model, or of its device.
+    #[error("the auxiliary sums that a shard reports later were not found: {0}")]
+    Sums(#[source] Box<dyn Error + Send + Sync>),
+}
+
 /// What finds a shard's auxiliary sums.
 pub(super) struct Find(Box<Finding>);
 
@@ -33,9 +44,9 @@ impl Find {
     }
 
     /// All sums of `layout`.
-    pub(super) fn find(self, layout: &Layout) -> Result<Vec<f64>, ResidentError> {
+    pub(super) fn find(self, layout: &Layout) -> Result<Vec<f64>, SettleError> {
         let mut found = vec![0.0; layout.auxiliary()];
-        self.0(&mut found).map_err(ResidentError::new)?;
+        self.0(&mut found).map_err(SettleError::Sums)?;
         Ok(found)
     }
 }
@@ -62,7 +73,7 @@ impl Enqueued {
     ///
     /// # Errors
     /// When it could not be computed, or the sums not be found.
-    pub fn settle(self, buffer: &mut GradientBuffer, layout: &Layout) -> Result<(), ResidentError> {
+    pub fn settle(self, buffer: &mut GradientBuffer, layout: &Layout) -> Result<(), SettleError> {
         if let Some(computing) = self.computing {
             computing.wait()?;
         }

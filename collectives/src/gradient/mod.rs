@@ -24,7 +24,7 @@ use sardana_protocol::state::{Dtype, TensorSpec};
 use crate::layout::Layout;
 
 pub use buffer::{GradientBuffer, GradientView};
-pub use enqueued::Enqueued;
+pub use enqueued::{Enqueued, SettleError};
 pub(crate) use filling::Filling;
 pub use lowering::Lowering;
 pub(crate) use lowering::Places;
@@ -87,9 +87,9 @@ pub enum GradientError {
     /// Report each auxiliary sum at most once per shard.
     #[error("auxiliary sum {0} was reported twice for one shard: sum over the shard's samples first")]
     AuxiliaryTwice(usize),
-    /// See what the reason says of the device that should have found them.
-    #[error("the auxiliary sums that a shard reports later were not found: {0}")]
-    SumsNotFound(String),
+    /// Auxiliary sums that come later were not found: see what the reason says of the model, or of its device.
+    #[error("{0}")]
+    Later(String),
     /// Say the number of samples once per shard.
     #[error("the number of samples of a shard is said once, found {0} times")]
     Samples(usize),

@@ -10,14 +10,14 @@ use sardana_protocol::state::{Dtype, TensorSpec};
 use super::GradientBuffer;
 use super::enqueued::Find;
 use super::memory::Writing;
-use super::{Enqueued, GradientError, ResidentError, TensorPlace, TensorPlaces, WriteMode, locate, read_u64};
+use super::{Enqueued, GradientError, ResidentError, SettleError, TensorPlace, TensorPlaces, WriteMode, locate, read_u64};
 use crate::layout::{Layout, Section, cut};
 use crate::reduce;
 use crate::stores::Stores;
 
 /// Writes one shard's gradient into a buffer. The order in which tensors are written does not matter.
 #[derive(Debug)]
-#[must_use = "a shard's gradient counts only once `finish` or `zero` has said that it is whole"]
+#[must_use = "a shard's gradient counts only once `finish`, `enqueue` or `zero` has said that it is whole"]
 pub struct GradientWriter<'a> {
     writing: Writing<'a>,
     layout: &'a Layout,
@@ -172,8 +172,9 @@ impl<'a> GradientWriter<'a> {
         Ok(())
     }
 
-    /// Has `find` report all auxiliary sums of the shard, which are 0 at first, once its gradient is computed: on this thread, before the gradient counts. So a
-    /// model that computes on a device does not wait for it in its gradient, and the next one can be enqueued meanwhile.
+    /// Has `find` report all auxiliary sums of the shard, which are 0 at first, once the tensors that it left on a device are computed: on this thread, before the
+    /// gradient counts. So a model that computes on a device does not wait for it in its gradient, and the next one can be enqueued meanwhile. What `find` reads of
+    /// anything else it waits for itself.
     ///
     /// # Errors
     /// When one is already reported.
@@ -222,8 +223,10 @@ impl<'a> GradientWriter<'a> {
         self.require_settled();
         match self.later.take() {
             Some(find) => {
-                let sums = find.find(self.layout);
-                let sums = sums.map_err(|reason| GradientError::SumsNotFound(reason.to_string()))?;
+                let computing = self.writing.elsewhere().computing();
+                let computed = computing.map_or(Ok(()), |computing| computing.wait());
+                let sums = computed.map_err(Into::into).and_then(|()| find.find(self.layout));
+                let sums = sums.map_err(|reason: SettleError| GradientError::Later(reason.to_string()))?;
                 self.writing.write_sums(self.layout, self.mode, 0, &sums);
             }
             None => self.auxiliary_zeros(),

@@ -163,6 +163,12 @@ impl Member {
         self.seat.as_ref().map_or(ShardRange::new(0, 0), Seat::steady_shards)
     }
 
+    /// Whether it holds this piece, or goes on computing it.
+    #[must_use]
+    pub fn has_piece(&self, piece: ShardRange) -> bool {
+        self.pieces.has(piece)
+    }
+
     /// Updates applied.
     #[must_use]
     pub fn step(&self) -> Step {

@@ -85,6 +85,10 @@ impl Pieces {
         self.list.iter().map(|piece| piece.shards).collect()
     }
 
+    pub(super) fn has(&self, shards: ShardRange) -> bool {
+        self.list.iter().any(|piece| piece.shards == shards)
+    }
+
     pub(super) fn complete(&self) -> impl Iterator<Item = ShardRange> + '_ {
         self.list.iter().filter(|piece| piece.is_complete()).map(|piece| piece.shards)
     }

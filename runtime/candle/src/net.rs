@@ -128,7 +128,7 @@ impl<M: ModuleT, L: Loss, X: Stack, Y: Stack> Net<M, L, X, Y> {
     }
 
     /// Says how many bytes of a GPU's memory candle takes for one sample on its way through the network and back: of each result that the backward pass needs the values
-    /// and their gradient. Nothing tells that before it is taken, so without this it counts as none; with it a worker whose share of a GPU
+    /// and their gradient, and output and target once more, which are read while the next batch is computed. Nothing tells that before it is taken, so without this it counts as none; with it a worker whose share of a GPU
     /// can never hold the largest shard is refused at its hello, and gradients have what is left. No matter where it is computed on processors.
     #[must_use]
     pub fn sample_memory(mut self, bytes: u64) -> Self {
@@ -179,7 +179,7 @@ impl<M: ModuleT, L: Loss, X: Stack, Y: Stack> Net<M, L, X, Y> {
         let output = self.module.forward_t(&input, train)?;
         let loss = self.loss.sum(&output, &target)?;
         Ok(Seen {
-            output: output.detach().contiguous()?,
+            output: output.detach(),
             target,
             loss,
         })
@@ -226,6 +226,22 @@ struct Seen {
 }
 
 impl Seen {
+    /// As it is read from a GPU. What the backward pass needed is let go of.
+    fn to_be_read(self) -> Result<Self> {
+        let contiguous = |tensor: Tensor| {
+            if tensor.device().is_cpu() {
+                Ok(tensor)
+            } else {
+                tensor.contiguous()
+            }
+        };
+        Ok(Self {
+            output: contiguous(self.output)?,
+            target: contiguous(self.target)?,
+            loss: self.loss.detach(),
+        })
+    }
+
     /// Adds what was found: the loss to the first of `sums`, and the others. It waits for a GPU, if `reading` reads from one.
     fn sum(&self, by: &impl Loss, reading: Reading, sums: &mut [f64]) -> Result<()> {
         let [first, others @ ..] = sums else {
@@ -320,22 +336,18 @@ impl<M: ModuleT, L: Loss + Send + Sync + 'static, X: Stack + Send, Y: Stack + Se
         let told = self.pass.end();
         let seen = seen?;
         self.write(&seen.loss, told?, items.len(), out)?;
+        let seen = seen.to_be_read()?;
         let reading = self.place.reading()?;
         if reading.is_at_once() {
             return Ok(seen.sum(&*self.loss, reading, sums)?);
         }
         let loss = Arc::clone(&self.loss);
-        let seen = Seen {
-            // What the backward pass needed is let go of.
-            loss: seen.loss.detach(),
-            ..seen
-        };
         out.auxiliary_later(move |sums| seen.sum(&*loss, reading, sums))?;
         Ok(())
     }
 
     fn measure(&self, items: &[(X, Y)], sums: &mut [f64]) -> std::result::Result<(), ModelError> {
-        let seen = self.look(items, false)?;
+        let seen = self.look(items, false)?.to_be_read()?;
         Ok(seen.sum(&*self.loss, self.place.reading()?, sums)?)
     }
 

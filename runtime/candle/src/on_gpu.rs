@@ -39,6 +39,8 @@ pub(crate) struct Gpu {
     values: Vec<Var>,
     /// What is shown or changed on the host passes through it.
     transfer: Arc<Mutex<Transfer>>,
+    /// What is found of batches does: it does not wait for a tensor of the state that is shown.
+    found: Arc<Mutex<Transfer>>,
     /// Batches go up through it.
     uploads: Arc<Mutex<Uploads>>,
 }
@@ -83,6 +85,7 @@ impl Gpu {
                 candles_kernels::description()
             ),
             transfer: Arc::new(Mutex::new(Transfer::new(&device).map_err(Error::wrap)?)),
+            found: Arc::new(Mutex::new(Transfer::new(&device).map_err(Error::wrap)?)),
             uploads: Arc::new(Mutex::new(Uploads::new(&device, UPLOADS))),
             device,
             values: Vec::new(),
@@ -159,11 +162,12 @@ impl Gpu {
         })
     }
 
-    /// A batch's tensor, which is in the host's memory, there: all is enqueued. One of another type than f32, f64, u32 and u8 goes up by candle, which waits for what is
-    /// enqueued before it.
+    /// A batch's tensor there: all is enqueued. One of another type than f32, f64, u32 and u8 goes up by candle, which waits for what is enqueued before it.
     pub(crate) fn up(&self, tensor: &Tensor) -> Result<Tensor> {
-        let dtype = tensor.dtype();
-        if dtype == DType::F32 {
+        let (tensor, dtype) = (&tensor.contiguous()?, tensor.dtype());
+        if !tensor.device().is_cpu() {
+            tensor.to_device(self.candle())
+        } else if dtype == DType::F32 {
             self.up_as::<f32>(tensor)
         } else if dtype == DType::F64 {
             self.up_as::<f64>(tensor)
@@ -198,16 +202,16 @@ impl Gpu {
         })
     }
 
-    /// Copies a contiguous tensor down as it is at this moment, and waits until it is there.
+    /// Copies a contiguous tensor down through `transfer` as it is at this moment, and waits until it is there.
     fn bring<T: CudaDType + Element>(
         &self,
-        tensor: &Tensor,
-        ready: &Moment,
+        transfer: &Mutex<Transfer>,
+        (tensor, ready): (&Tensor, &Moment),
         values: &mut [T],
     ) -> std::result::Result<(), ModelError> {
         let (storage, layout) = tensor.storage_and_layout();
         let view = seen(&self.device, &storage, layout)?;
-        let mut transfer = locked(&self.transfer);
+        let mut transfer = locked(transfer);
         self.device.wait(Stream::Copies, ready)?;
         Ok(transfer.down(&view, values)?)
     }
@@ -309,7 +313,8 @@ impl GpuReading {
 
     fn down<T: WithDType + CudaDType + Element>(&self, tensor: &Tensor) -> Result<Tensor> {
         let mut values = vec![T::zero(); tensor.elem_count()];
-        self.gpu.bring(tensor, &self.ready, &mut values).map_err(Error::wrap)?;
+        let brought = self.gpu.bring(&self.gpu.found, (tensor, &self.ready), &mut values);
+        brought.map_err(Error::wrap)?;
         Tensor::from_vec(values, tensor.shape(), &candle_core::Device::Cpu)
     }
 }
@@ -325,7 +330,7 @@ impl Values for Lent {
         let tensor = &self.gpu.values[tensor];
         let mut values = vec![0.0_f32; tensor.elem_count()];
         let ready = self.ready.as_ref().map_err(Clone::clone)?;
-        self.gpu.bring(tensor, ready, &mut values)?;
+        self.gpu.bring(&self.gpu.transfer, (tensor, ready), &mut values)?;
         see(&values);
         Ok(())
     }

@@ -112,6 +112,13 @@ impl Buffers {
         }
     }
 
+    /// What is in `buffer` is not wanted any more. It is used again, so that there is memory for no more gradients than before.
+    pub(super) fn reuse(&mut self, buffer: GradientBuffer) {
+        if buffer.is_unread() {
+            self.free.push((Use::Gradient, buffer));
+        }
+    }
+
     /// All of a complete piece, to be read. What reads it already sees all of it from now on.
     pub(super) fn whole(&mut self, piece: ShardRange) -> Option<GradientView> {
         self.whole.get_mut(&piece).map(GradientBuffer::complete)

@@ -88,7 +88,11 @@ impl Inner {
         } = gradient;
         self.meter.ends(Instant::now());
         if let Some(buffer) = buffer {
-            self.buffers.computed(piece, shard, buffer);
+            if self.member.has_piece(piece) {
+                self.buffers.computed(piece, shard, buffer);
+            } else {
+                self.buffers.reuse(buffer);
+            }
         }
         self.handle_counted(Event::Computed { step, piece, shard });
         // A ring that was offered it can end with it from now on, and not before it is counted.

@@ -75,8 +75,10 @@ impl Inner {
             } => {
                 let begun = if piece == before.piece {
                     Some(before.buffer.take()?)
-                } else {
+                } else if shard == piece.start() {
                     None
+                } else {
+                    Some(self.buffers.begun(piece)?)
                 };
                 Some(self.gradient(step, piece, shard, begun, offered))
             }

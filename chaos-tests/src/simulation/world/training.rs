@@ -291,12 +291,21 @@ impl World {
             return;
         };
         let work = process.member.next_work_beside(step, before, shard);
-        if let Work::Gradient { piece, offered, .. } = work {
+        if let Work::Gradient {
+            piece, shard, offered, ..
+        } = work
+        {
             self.coverage.begun_beside(piece == before);
             process.beside = Some(Beside {
                 work,
                 piece,
-                driver: (piece != before).then(Vec::new),
+                driver: if piece == before {
+                    None
+                } else if shard == piece.start() {
+                    Some(Vec::new())
+                } else {
+                    process.buffers.remove(&piece)
+                },
                 awaited_by: process.ring_generation().filter(|_| offered),
             });
         }

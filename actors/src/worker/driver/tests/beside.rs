@@ -55,6 +55,31 @@ fn a_gradient_is_begun_beside_the_one_before_and_counts_after_it() {
 }
 
 #[test]
+fn a_gradient_that_is_begun_beside_another_goes_on_with_what_its_piece_has() {
+    let (driver, _outbox) = driver(10, Order::Fast);
+    driver.handle(form_in(Order::Fast, 1, 1, &[2, SHARDS], 0));
+    let (mut first, mode) = begun(driver.next());
+    write(&driver, &mut first, mode);
+    driver.computed(first);
+    driver.handle(halt(2));
+    // The shards before those of the piece that is begun were another's.
+    driver.handle(form_in(Order::Fast, 2, 0, &[SHARDS], 0));
+    let (mut before, mode) = begun(driver.next());
+    write(&driver, &mut before, mode);
+    let mut order = vec![(before.shard, mode)];
+    while let Some(task) = driver.next_beside(&mut before) {
+        let (mut gradient, mode) = begun(task);
+        write(&driver, &mut gradient, mode);
+        order.push((gradient.shard, mode));
+        driver.computed(std::mem::replace(&mut before, gradient));
+    }
+    driver.computed(before);
+    assert_eq!(order, [(0, WriteMode::Store), (1, WriteMode::Add), (3, WriteMode::Add)]);
+    let sum = apply(&driver, driver.next());
+    assert_eq!(sum.sum().mean(driver.layout()).f64(0).unwrap(), [1.5, 1.0, 0.0]);
+}
+
+#[test]
 fn a_ring_has_both_gradients_of_which_one_is_begun_beside_the_other_and_ends_with_neither_before_it_is_counted() {
     let (driver, mut outbox) = driver(10, Order::Exact);
     driver.handle(form(1, 1, &[2, SHARDS], 0));
@@ -89,10 +114,11 @@ fn no_gradient_is_begun_beside_one_that_is_not_wanted_any_more_nor_where_a_copy_
     // Another has computed shard 0 by now.
     driver.handle(form(2, 1, &[1, SHARDS], 0));
     assert!(driver.next_beside(&mut before).is_none());
-    assert!(before.buffer.is_some());
+    let place = |gradient: &Gradient| gradient.buffer.as_ref().unwrap().bytes().as_ptr() as usize;
+    let unwanted = place(&before);
     driver.computed(before);
     let (mut before, _) = begun(driver.next());
-    assert_eq!(before.shard, 1);
+    assert_eq!((before.shard, place(&before)), (1, unwanted), "its memory is used again");
     let copy = driver.lock().copy(Step::ZERO, Vec::new(), copies::Haste::AtOnce);
     assert!(driver.next_beside(&mut before).is_none());
     drop(copy);
