@@ -203,6 +203,10 @@ impl Passing {
 
     /// It could not be added up.
     pub fn fail(self, reason: ResidentError) {
+        // Those that wait for the sum itself are told the same.
+        if let Some(goes) = self.goes {
+            goes.fail(reason.clone());
+        }
         // As above.
         let _ = self.done.send(Err(reason));
     }

@@ -227,7 +227,7 @@ struct Seen {
 
 impl Seen {
     /// As it is read from a GPU. What the backward pass needed is let go of.
-    fn to_be_read(self) -> Result<Self> {
+    fn readable(self) -> Result<Self> {
         let contiguous = |tensor: Tensor| {
             if tensor.device().is_cpu() {
                 Ok(tensor)
@@ -336,7 +336,7 @@ impl<M: ModuleT, L: Loss + Send + Sync + 'static, X: Stack + Send, Y: Stack + Se
         let told = self.pass.end();
         let seen = seen?;
         self.write(&seen.loss, told?, items.len(), out)?;
-        let seen = seen.to_be_read()?;
+        let seen = seen.readable()?;
         let reading = self.place.reading()?;
         if reading.is_at_once() {
             return Ok(seen.sum(&*self.loss, reading, sums)?);
@@ -347,7 +347,7 @@ impl<M: ModuleT, L: Loss + Send + Sync + 'static, X: Stack + Send, Y: Stack + Se
     }
 
     fn measure(&self, items: &[(X, Y)], sums: &mut [f64]) -> std::result::Result<(), ModelError> {
-        let seen = self.look(items, false)?.to_be_read()?;
+        let seen = self.look(items, false)?.readable()?;
         Ok(seen.sum(&*self.loss, self.place.reading()?, sums)?)
     }
 

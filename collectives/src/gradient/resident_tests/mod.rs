@@ -12,6 +12,7 @@ use sardana_protocol::words::Step;
 
 use plain::{AtOnce, Plain, enqueue, layout_of, read, values, write};
 
+use super::passing::PlainSlot;
 use super::*;
 use crate::alone::add_up;
 use crate::coming::Coming;
@@ -93,6 +94,24 @@ fn what_a_gradient_counts_with_is_shown_with_it_in_whichever_chunks_it_lies() {
     drop(view);
     assert_eq!(buffer.bytes()[layout.auxiliary_bytes()][..8], 3_f64.to_le_bytes());
     assert_eq!(buffer.bytes()[CHUNK_BYTES..], 4_u64.to_le_bytes());
+}
+
+#[test]
+fn what_fails_on_its_way_through_is_told_to_all_that_wait_for_it() {
+    let layout = three();
+    let mut sum = GradientBuffer::zeros(&layout);
+    sum.renew(&layout);
+    let (view, part) = (sum.view(), 0..LOWERED_BYTES);
+    let goes = sum.places().place(part.clone());
+    let (passing, passed) = Passing::new(part, Dtype::F32, false, Box::new(PlainSlot::new()));
+    passing.finished_in(Some(goes), None).fail(ResidentError::new("it burns"));
+    let told = [
+        passed.now_or_never().unwrap().unwrap().err(),
+        view.chunk(0).now_or_never().unwrap().err(),
+    ];
+    for reason in told {
+        assert!(reason.unwrap().to_string().ends_with("it burns"));
+    }
 }
 
 /// Three tensors of 1 MiB, of which the middle one is the caller's to keep or not.
