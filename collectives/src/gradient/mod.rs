@@ -8,6 +8,7 @@ mod enqueued;
 mod filling;
 mod lowering;
 mod memory;
+mod mode;
 mod on_their_way;
 mod passing;
 mod place;
@@ -28,6 +29,7 @@ pub use enqueued::{Enqueued, SettleError};
 pub(crate) use filling::Filling;
 pub use lowering::Lowering;
 pub(crate) use lowering::Places;
+pub use mode::WriteMode;
 pub(crate) use passing::Passed;
 pub use passing::{Lent, Passing, Slot};
 pub use place::{TensorPlace, TensorPlaces};
@@ -96,15 +98,6 @@ pub enum GradientError {
     /// A step whose global batch is empty has no mean: correct the data plan.
     #[error("the sum is over no samples and has no mean: every step's global batch needs at least one")]
     NoSamples,
-}
-
-/// How a shard's gradient goes into a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteMode {
-    /// It replaces what is there: the first shard of a running sum, or a shard's own buffer.
-    Store,
-    /// It is added element by element, `buffer + gradient`: the next shard of a running sum.
-    Add,
 }
 
 fn locate(layout: &Layout, tensor: usize, dtype: Dtype, found: usize) -> Result<Range<usize>, GradientError> {

@@ -385,28 +385,3 @@ impl Writing<'_> {
         self.write_unseen(start..start + size_of_val(sums), |bytes| mode.put_f64(stores, bytes, sums));
     }
 }
-
-impl WriteMode {
-    pub(super) fn put_f32(self, stores: Stores, bytes: &mut [u8], values: &[f32]) {
-        if cfg!(target_endian = "little") {
-            return self.put_bytes(Dtype::F32, stores, bytes, bytemuck::cast_slice(values));
-        }
-        let values: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        self.put_bytes(Dtype::F32, stores, bytes, &values);
-    }
-
-    fn put_f64(self, stores: Stores, bytes: &mut [u8], values: &[f64]) {
-        if cfg!(target_endian = "little") {
-            return self.put_bytes(Dtype::F64, stores, bytes, bytemuck::cast_slice(values));
-        }
-        let values: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        self.put_bytes(Dtype::F64, stores, bytes, &values);
-    }
-
-    pub(super) fn put_bytes(self, dtype: Dtype, stores: Stores, bytes: &mut [u8], values: &[u8]) {
-        match self {
-            Self::Store => stores.copy(bytes, values),
-            Self::Add => reduce::add_to(dtype, bytes, values),
-        }
-    }
-}

@@ -1,10 +1,9 @@
 //! What the training thread does next: the machine's work, with the buffers and sums that it speaks of. Behind the step driver's lock; must not block.
 
-use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
+use sardana_collectives::gradient::{Sum, WriteMode};
 use sardana_collectives::ring::RingInput;
 use sardana_protocol::member::Work;
 use sardana_protocol::messages::Trailer;
-use sardana_protocol::words::{ShardRange, Step};
 use tokio::time::Instant;
 
 use super::arrival::{Alone, Mismatch};
@@ -35,19 +34,7 @@ impl Inner {
         }
         match self.member.next_work() {
             Work::Wait => None,
-            Work::Gradient {
-                step,
-                piece,
-                shard,
-                offered,
-            } => {
-                let begun = if shard == piece.start() {
-                    None
-                } else {
-                    Some(self.buffers.begun(piece)?)
-                };
-                Some(self.gradient(step, piece, shard, begun, offered))
-            }
+            work @ Work::Gradient { .. } => self.begin(work, None),
             Work::Apply { step } => Some(match self.accepted.take_sum(step) {
                 Ok((sum, trailer)) => self.apply(sum, trailer),
                 Err(mismatch) => self.fail(mismatch),
@@ -66,31 +53,31 @@ impl Inner {
         if self.over || self.copies.are_wanted() {
             return None;
         }
-        match self.member.next_work_beside(before.step, before.piece, before.shard) {
-            Work::Gradient {
-                step,
-                piece,
-                shard,
-                offered,
-            } => {
-                let begun = if piece == before.piece {
-                    Some(before.buffer.take()?)
-                } else if shard == piece.start() {
-                    None
-                } else {
-                    Some(self.buffers.begun(piece)?)
-                };
-                Some(self.gradient(step, piece, shard, begun, offered))
-            }
-            Work::Wait | Work::Apply { .. } | Work::Load { .. } | Work::Conclude { .. } => None,
-        }
+        let work = self.member.next_work_beside(before.step, before.piece, before.shard);
+        self.begin(work, Some(before))
     }
 
-    /// The gradient of `shard` of `piece`, which is added to what is in `begun`, or the first in a buffer of its own.
-    fn gradient(&mut self, step: Step, piece: ShardRange, shard: u32, begun: Option<GradientBuffer>, offered: bool) -> Task {
-        let (mut buffer, mode) = match begun {
-            Some(buffer) => (buffer, WriteMode::Add),
-            None => (self.buffers.for_gradient(piece), WriteMode::Store),
+    /// Hands out a gradient: the first of its piece has a buffer of its own, and others go on with the piece's, which `before` has if it is of the same one. None if
+    /// the work is something else.
+    fn begin(&mut self, work: Work, before: Option<&mut Gradient>) -> Option<Task> {
+        let Work::Gradient {
+            step,
+            piece,
+            shard,
+            offered,
+        } = work
+        else {
+            return None;
+        };
+        let (mut buffer, mode) = if shard == piece.start() {
+            (self.buffers.for_gradient(piece), WriteMode::Store)
+        } else {
+            let before = before.filter(|before| before.piece == piece);
+            let begun = match before {
+                Some(before) => before.buffer.take(),
+                None => self.buffers.begun(piece),
+            };
+            (begun?, WriteMode::Add)
         };
         if offered {
             let gradient = self.buffers.awaited(&mut buffer);
@@ -101,13 +88,13 @@ impl Inner {
             });
         }
         self.meter.begins(Instant::now());
-        Task::Gradient {
+        Some(Task::Gradient {
             step,
             piece,
             shard,
             buffer,
             mode,
-        }
+        })
     }
 
     /// Whether the training thread is wanted for something else than what is left of a small sum.

@@ -20,6 +20,7 @@ mod saving;
 mod stores;
 mod training;
 mod witness;
+mod working;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

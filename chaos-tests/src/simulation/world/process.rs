@@ -266,6 +266,15 @@ impl Process {
         Some((ring.form.generation, ring.neighbours()))
     }
 
+    /// The buffer for a gradient: a new one for the first shard of a piece, and else what the piece has.
+    pub(super) fn buffer_for(&mut self, piece: ShardRange, shard: u32) -> Option<Gradients> {
+        if shard == piece.start() {
+            Some(Vec::new())
+        } else {
+            self.buffers.remove(&piece)
+        }
+    }
+
     /// The generation whose ring it is in.
     pub(crate) fn ring_generation(&self) -> Option<Generation> {
         self.ring.as_ref().map(|ring| ring.form.generation)
