@@ -38,6 +38,7 @@ impl Piece {
 #[derive(Debug, Clone)]
 pub(super) struct Pieces {
     order: Order,
+    /// In shard order.
     list: Vec<Piece>,
     /// How many there is memory for.
     pub(super) most: u32,
@@ -86,7 +87,12 @@ impl Pieces {
     }
 
     pub(super) fn has(&self, shards: ShardRange) -> bool {
-        self.list.iter().any(|piece| piece.shards == shards)
+        self.find(shards).is_some()
+    }
+
+    /// Where in the list the piece `shards` is.
+    fn find(&self, shards: ShardRange) -> Option<usize> {
+        self.list.binary_search_by_key(&shards, |piece| piece.shards).ok()
     }
 
     pub(super) fn complete(&self) -> impl Iterator<Item = ShardRange> + '_ {
@@ -105,8 +111,7 @@ impl Pieces {
     /// The next shard to compute once `shard` of the piece `shards` is, which is under way. None if there is none, or that one is not wanted any more.
     pub(super) fn after(&self, shards: ShardRange, shard: u32) -> Option<(ShardRange, u32)> {
         let mut others = self.list.iter().filter(|piece| piece.shards != shards);
-        let under_way = self.list.iter().find(|piece| piece.shards == shards)?;
-        match under_way.next()? {
+        match self.list[self.find(shards)?].next()? {
             next if next != shard => None,
             _ if shard + 1 < shards.end() => Some((shards, shard + 1)),
             _ => others.find_map(|piece| Some((piece.shards, piece.next()?))),
@@ -115,8 +120,9 @@ impl Pieces {
 
     /// The ring has the piece `shards`, whose last gradient is begun.
     pub(super) fn offered(&mut self, shards: ShardRange) {
-        let piece = self.list.iter_mut().find(|piece| piece.shards == shards);
-        piece.into_iter().for_each(|piece| piece.offered = true);
+        if let Some(place) = self.find(shards) {
+            self.list[place].offered = true;
+        }
     }
 
     /// A ring that was offered pieces is not the one that is offered any from now on.
@@ -126,8 +132,8 @@ impl Pieces {
 
     /// Books the gradient of `shard`, computed into the piece `shards`.
     pub(super) fn computed(&mut self, shards: ShardRange, shard: u32) -> Credit {
-        let wanted = |piece: &&mut Piece| piece.shards == shards && piece.next() == Some(shard);
-        match self.list.iter_mut().find(wanted) {
+        let piece = self.find(shards).map(|place| &mut self.list[place]);
+        match piece.filter(|piece| piece.next() == Some(shard)) {
             Some(piece) => {
                 piece.done += 1;
                 if piece.is_complete() || bites(Bug::PieceTooEarly) {
