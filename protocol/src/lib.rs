@@ -29,6 +29,7 @@ mod holders;
 pub mod job;
 mod laggards;
 pub mod limits;
+pub mod lineage;
 pub mod member;
 pub mod membership;
 pub mod memory;

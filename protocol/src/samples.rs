@@ -6,6 +6,7 @@ use crate::checkpoint::{DepotId, Manifest, PieceHash, Placing};
 use crate::data::{DataFingerprint, DataHash};
 use crate::job::{Compression, Fingerprint, JobIdentity, JobSpec, LastBatch, Order, Task};
 use crate::limits::PIECE_BYTES;
+use crate::lineage::Lineage;
 use crate::memory::GradientMemory;
 use crate::messages::{Call, Introduction, Standing, Tally, WorkerHello};
 use crate::snapshot::SnapshotId;
@@ -63,6 +64,7 @@ pub fn introduction() -> Introduction {
         training: false,
         standing: Standing {
             step: Step::ZERO,
+            lineage: Lineage::default(),
             kept: vec![],
             sum: None,
             stop_at: None,

@@ -1,5 +1,6 @@
 //! The same as in `golden`, of the orders that form generations.
 
+use sardana_protocol::lineage::Lineage;
 use sardana_protocol::messages::{CatchUp, CoordinatorMessage, Form, Last, MemberAddress, MembersDigest, Peer};
 use sardana_protocol::plan::{Adding, Brought, DirectPart, HopEnd, OrderedPart, Owner, Part, RingPart, VisitPart};
 use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, Step, WorkerId};
@@ -41,6 +42,10 @@ fn order(catch_up: CatchUp) -> Box<Form> {
             },
         ],
         step: Step::new(9),
+        lineage: Lineage {
+            last: Some(GENERATION),
+            before: Some(Generation::new(Incarnation::new(1), 6)),
+        },
         first: Part::Ordered(OrderedPart {
             visits: vec![visit(0, 3, [None, Some(end(0, 2))]), visit(8, 9, [Some(end(1, 0)), None])],
             sum_from: None,
@@ -63,7 +68,7 @@ fn forms() {
     let form = |catch_up| CoordinatorMessage::Form(order(catch_up));
     let head = format!(
         "01 0107 01 03 {} 02 00 05 00 0a000001 01 02 06 01 00000000000000000000000000000001 02 \
-         09 00 02 0003 00 010002 0809 010100 00 00 010200 01 01 0408 01 0000 0102",
+         09 01 0107 01 0106 00 02 0003 00 010002 0809 010100 00 00 010200 01 01 0408 01 0000 0102",
         "dd".repeat(32)
     );
     golden(&form(CatchUp::None), &format!("{head} 00 00 04 010c 00"));
@@ -103,7 +108,7 @@ fn direct_parts() {
         }))
     };
     let head = format!(
-        "01 0107 01 03 {} 02 00 05 00 0a000001 01 02 06 01 00000000000000000000000000000001 02 09",
+        "01 0107 01 03 {} 02 00 05 00 0a000001 01 02 06 01 00000000000000000000000000000001 02 09 01 0107 01 0106",
         "dd".repeat(32)
     );
     let other = Owner::There {

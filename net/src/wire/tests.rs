@@ -11,6 +11,7 @@ use sardana_protocol::limits::{
     AUXILIARY_NAME_BYTES, LINKS_TOLD, MAX_AUXILIARY, MAX_DATA_NAME_BYTES, MAX_DATA_PARTS, MAX_DEPOTS, MAX_GPU_BYTES,
     MAX_REPORTS, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS, WIRE_VERSION,
 };
+use sardana_protocol::lineage::Lineage;
 use sardana_protocol::memory::{DeviceMemory, GradientMemory};
 use sardana_protocol::messages::{
     AgentMessage, AgentOrder, Call, CatchUp, CoordinatorMessage, Form, Greeting, Hello, HostHash, Introduction, Last,
@@ -27,6 +28,10 @@ use crate::trust::Credentials;
 
 const GENERATION: Generation = Generation::new(Incarnation::new(u64::MAX), u64::MAX);
 const STEP: Step = Step::new(u64::MAX);
+const LINEAGE: Lineage = Lineage {
+    last: Some(GENERATION),
+    before: Some(GENERATION),
+};
 
 fn header(version: u16, reserved: u16, length: u32) -> Vec<u8> {
     let mut bytes = version.to_le_bytes().to_vec();
@@ -66,6 +71,7 @@ fn largest_form() -> CoordinatorMessage {
         digest: MembersDigest::new([0xff; 32]),
         peers: vec![Peer { rank, member }; MAX_WORKERS as usize],
         step: STEP,
+        lineage: LINEAGE,
         first: part.clone(),
         steady: part,
         catch_up: CatchUp::State {
@@ -96,6 +102,7 @@ fn largest_form() -> CoordinatorMessage {
 fn largest_standing() -> Standing {
     Standing {
         step: STEP,
+        lineage: LINEAGE,
         kept: vec![ShardRange::new(MAX_SHARDS - 1, MAX_SHARDS); MAX_SHARDS as usize],
         sum: Some(STEP),
         stop_at: Some(STEP),

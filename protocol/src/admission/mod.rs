@@ -241,6 +241,7 @@ fn sensible(hello: &WorkerHello) -> Result<(), Refusal> {
     let within = Bounds {
         shards: spec.shards,
         steps: spec.steps,
+        order: spec.order,
     };
     hello.memory.check(within)?;
     hello.device_memory.as_ref().map_or(Ok(()), |memory| memory.check(within))?;

@@ -5,9 +5,11 @@
 
 use super::Member;
 use super::command::{Command, NetworkCommand};
+use super::seat::Seat;
 use super::update::Update;
 use crate::job::Order;
 use crate::limits::MAX_HOLDERS;
+use crate::lineage::Lineage;
 use crate::messages::{Snapshot, Trailer, WorkerMessage};
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
@@ -42,6 +44,15 @@ pub(super) struct GivenUp {
     reason: String,
 }
 
+impl Joining {
+    /// The newest snapshot that it was told to copy, as far as it knows of it.
+    fn newest(&self) -> Option<SnapshotId> {
+        let follows = self.follow.as_ref().map(|follow| follow.snapshot.id);
+        let given_up = self.given_up.as_ref().map(|given_up| given_up.snapshot);
+        self.copied.max(follows).max(given_up)
+    }
+}
+
 impl Follow {
     /// Where it stands, by name.
     pub(super) fn phase(&self) -> &'static str {
@@ -74,7 +85,8 @@ enum Stage {
 
 impl Member {
     pub(super) fn copy(&mut self, snapshot: Snapshot, out: &mut Vec<Command>) {
-        if self.seat.is_some() || self.promise.owed.is_some() || !self.is_sound_snapshot(&snapshot) {
+        let late = self.joining.newest() > Some(snapshot.id);
+        if self.seat.is_some() || self.promise.owed.is_some() || late || !self.is_sound_snapshot(&snapshot) {
             return;
         }
         out.push(Command::Send(WorkerMessage::Copying { snapshot: snapshot.id }));
@@ -154,7 +166,8 @@ impl Member {
         };
         if follow.snapshot.id == snapshot && follow.stage == Stage::Copying {
             follow.stage = Stage::Loading;
-            self.update = Update::Fetched(snapshot.step);
+            let lineage = Lineage::of_a_copy(self.job.order);
+            self.comes(Update::Fetched(snapshot.step), lineage);
             out.push(Command::Accept {
                 trailer: Trailer::Continue,
             });
@@ -187,13 +200,14 @@ impl Member {
 
     pub(super) fn followed(&mut self, step: Step, trailer: Trailer, keeper_at: Step, out: &mut Vec<Command>) {
         let (mine, idle) = (self.step, self.update == Update::None);
+        let lineage = self.followed_by(trailer);
         let Some(follow) = self.joining.follow.as_mut().filter(|follow| follow.asked == Some(step)) else {
             return;
         };
         follow.asked = None;
         if step == mine && idle {
-            self.update = Update::Summed(trailer);
             out.push(Command::Accept { trailer });
+            (self.update, self.coming) = (Update::Summed(trailer), lineage);
         } else if step == mine.next() && !idle {
             if bites(Bug::AsideDropped) {
                 return;
@@ -212,6 +226,13 @@ impl Member {
         if follow.aside.is_none() {
             self.ask_after(step, trailer, out);
         }
+    }
+
+    /// After the update by a sum with this trailer, which another worker has handed on: it is known whose it is where it lets this joiner in.
+    fn followed_by(&self, trailer: Trailer) -> Lineage {
+        let ends = |next: &&Seat| trailer == Trailer::Switch(next.form.generation);
+        let lets_in = self.next.as_ref().filter(ends);
+        lets_in.map_or_else(|| self.led_on_by(None), |next| next.form.lineage)
     }
 
     /// Says with a heartbeat that it has caught up: the coordinator does not ask for it.
@@ -247,7 +268,7 @@ impl Member {
                 self.ask(step, out);
             }
             (Stage::Following, Some((step, trailer))) => {
-                self.update = Update::Summed(trailer);
+                self.comes(Update::Summed(trailer), self.followed_by(trailer));
                 out.push(Command::AcceptAside { trailer });
                 self.ask_after(step, trailer, out);
             }

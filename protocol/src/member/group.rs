@@ -12,6 +12,7 @@
 
 use super::seat::{Links, Seat, can_be_executed};
 use crate::job::Order;
+use crate::lineage::Lineage;
 use crate::messages::{CatchUp, CoordinatorMessage, Form, Introduction, Ring, Standing, Tally, WorkerMessage};
 use crate::planted::{Bug, bites};
 use crate::state::StateHash;
@@ -277,6 +278,7 @@ impl GroupMember {
 fn standing() -> Standing {
     Standing {
         step: Step::ZERO,
+        lineage: Lineage::default(),
         kept: Vec::new(),
         sum: None,
         stop_at: None,

@@ -43,6 +43,7 @@ use seat::Seat;
 use update::Update;
 
 use crate::job::{JobSpec, Order};
+use crate::lineage::Lineage;
 use crate::messages::{CatchUp, CoordinatorMessage, Introduction, Standing, Tally, WorkerMessage};
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Incarnation, ShardRange, Step};
@@ -61,6 +62,9 @@ pub struct Member {
     next: Option<Seat>,
     pieces: Pieces,
     update: Update,
+    /// Which generations' sums have led to the state, and will have led to it after the update.
+    lineage: Lineage,
+    coming: Lineage,
     ending: Ending,
     tally: Tally,
     /// Bytes fetched, loaded or hashed.
@@ -101,6 +105,8 @@ impl Member {
             next: None,
             pieces: Pieces::new(job.order),
             update: Update::None,
+            lineage: Lineage::default(),
+            coming: Lineage::default(),
             ending: Ending::default(),
             tally: Tally::default(),
             moved: 0,
@@ -360,6 +366,7 @@ impl Member {
         Standing {
             step: self.step,
             kept: self.pieces.ranges(),
+            lineage: self.lineage,
             sum: self.sum,
             stop_at: self.ending.stop_at,
             tally: self.tally,

@@ -39,6 +39,11 @@ impl Member {
         }
     }
 
+    /// What a state summed up to from `step` on is not what led to the one that was loaded in its place.
+    pub(super) fn forget_reports_from(&mut self, step: Step) {
+        self.reports.kept.retain(|report| report.step < step);
+    }
+
     pub(super) fn concluded(&mut self, hash: StateHash, results: Vec<(String, f64)>, out: &mut Vec<Command>) {
         if self.ending.concluding == Some(self.step) {
             self.ending.concluded = Some((hash, results));
@@ -108,7 +113,7 @@ impl Member {
 
     /// The next reports that the coordinator lacks.
     fn take_reports(&mut self) -> Vec<StepReport> {
-        // In the order of their steps, as a worker's steps only grow.
+        // In the order of their steps, as those are forgotten that another state takes the place of.
         let known = self.reports.kept.partition_point(|report| report.step < self.reports.from);
         let news: Vec<StepReport> = self.reports.kept.range(known..).take(MAX_REPORTS).cloned().collect();
         if let Some(last) = news.last() {

@@ -162,6 +162,12 @@ impl Member {
         self.reports.from = form.report_from;
         self.unprepare(out);
         self.end_copy(out);
+        match form.catch_up {
+            CatchUp::None => self.lineage = form.lineage,
+            // What it has computed with another state of this step is in vain.
+            CatchUp::State { .. } if self.step == form.step => self.tally.this_step = 0,
+            CatchUp::State { .. } | CatchUp::Checkpoint | CatchUp::Sum { .. } => {}
+        }
         let seat = Seat::new(form.clone());
         let alone = seat.alone();
         self.seat = Some(seat);
@@ -237,8 +243,12 @@ impl Member {
     pub(super) fn switch(&mut self, generation: Generation, out: &mut Vec<Command>) {
         if self.is_prepared(generation) {
             let step = self.step;
+            let joins = self.seat.is_none();
             self.seat = self.next.take().map(|mut seat| {
                 seat.form.step = step;
+                if joins {
+                    self.lineage = seat.form.lineage;
+                }
                 self.reports.from = self.reports.from.max(seat.form.report_from);
                 seat
             });
@@ -274,8 +284,8 @@ impl Member {
     fn fits(&self, form: &Form) -> bool {
         match form.catch_up {
             CatchUp::None if bites(Bug::StaleMember) => self.step.next() >= form.step,
-            CatchUp::None => self.step == form.step,
-            CatchUp::Sum { .. } => self.step.next() == form.step,
+            CatchUp::None => self.step == form.step && self.lineage.may_be(form.lineage),
+            CatchUp::Sum { .. } => self.step.next() == form.step && form.lineage.before == self.lineage.last,
             CatchUp::State { .. } | CatchUp::Checkpoint => self.step <= form.step,
         }
     }

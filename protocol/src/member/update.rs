@@ -5,6 +5,7 @@ use super::command::{Command, NetworkCommand};
 use super::event::Heartbeat;
 use super::pieces::Credit;
 use super::seat::Seat;
+use crate::lineage::Lineage;
 use crate::messages::{CatchUp, StepReport, Tally, Trailer};
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, ShardRange, Step};
@@ -75,15 +76,26 @@ impl Member {
                 pieces: self.pieces.ranges(),
                 trailer,
             });
-            self.update = Update::Summed(trailer);
+            let generation = seat.form.generation;
+            self.comes(Update::Summed(trailer), self.led_on_by(Some(generation)));
         }
+    }
+
+    /// What the state's next change is, and which generations' sums will have led to it then.
+    pub(super) fn comes(&mut self, update: Update, lineage: Lineage) {
+        (self.update, self.coming) = (update, lineage);
+    }
+
+    /// After an update by a sum of this generation, if it is known.
+    pub(super) fn led_on_by(&self, generation: Option<Generation>) -> Lineage {
+        self.lineage.led_on(self.job.order, generation)
     }
 
     pub(super) fn summed(&mut self, generation: Generation, step: Step, trailer: Trailer, out: &mut Vec<Command>) {
         let current = self.step == step && self.update == Update::None;
         if self.seated(generation).is_some_and(|seat| seat.catching_up == CatchUp::None) && current {
             out.push(Command::Accept { trailer });
-            self.update = Update::Summed(trailer);
+            self.comes(Update::Summed(trailer), self.led_on_by(Some(generation)));
         }
     }
 
@@ -92,11 +104,13 @@ impl Member {
         let Some(seat) = self.seated(generation).filter(|_| idle) else {
             return;
         };
-        self.update = match seat.catching_up {
+        let lineage = seat.form.lineage;
+        let update = match seat.catching_up {
             CatchUp::Sum { .. } if step == mine => Update::Summed(Trailer::Continue),
             CatchUp::State { .. } | CatchUp::Checkpoint if step == seat.form.step => Update::Fetched(step),
             CatchUp::None | CatchUp::Sum { .. } | CatchUp::State { .. } | CatchUp::Checkpoint => return,
         };
+        self.comes(update, lineage);
         out.push(Command::Accept {
             trailer: Trailer::Continue,
         });
@@ -126,12 +140,14 @@ impl Member {
         self.sum = None;
         // It has missed sums that were its turn to keep.
         self.drop_snapshot(out);
+        self.forget_reports_from(step);
         self.advance(if bites(Bug::LoadedOneAhead) { step.next() } else { step }, 0);
         self.go_on(out);
     }
 
     fn advance(&mut self, step: Step, previous_step: u32) {
         self.step = step;
+        self.lineage = self.coming;
         self.update = Update::None;
         // What was found at an earlier boundary, where the others did not stop after all, says nothing of this one; nor does what
         // was found in another state at this one.

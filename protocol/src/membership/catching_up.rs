@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::formation::Candidate;
+use crate::lineage::Lineage;
 use crate::messages::{CatchUp, Standing};
 use crate::planted::{Bug, bites};
-use crate::words::{Rank, Step};
+use crate::words::{Generation, Rank, Step};
 
 /// The ranks that each donor gives something to.
 pub(super) fn fetchers(catch_up: &[CatchUp]) -> BTreeMap<Rank, Vec<Rank>> {
@@ -18,30 +19,70 @@ pub(super) fn fetchers(catch_up: &[CatchUp]) -> BTreeMap<Rank, Vec<Rank>> {
     fetchers
 }
 
-/// What each member fetches, and from which donor. Donors take turns.
-pub(super) fn catch_up(step: Step, candidates: &[Candidate<'_>]) -> Vec<CatchUp> {
-    let donors = |wanted: &dyn Fn(&Standing) -> bool| {
-        let donors = candidates.iter().enumerate().filter(|(_, one)| wanted(one.standing));
-        donors.map(|(index, _)| Rank::at(index)).collect::<Vec<_>>()
-    };
-    let holders = donors(&|standing| standing.step == step);
+/// The state that a generation starts from: that of one candidate, and of all that certainly have the same.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Common {
+    holder: usize,
+    pub(super) step: Step,
+    pub(super) lineage: Lineage,
+}
+
+impl Common {
+    /// The newest one. Where there are several of that step, the one to which the newest generation's sum has led: the others are of members that the
+    /// rest has gone on without.
+    pub(super) fn newest(candidates: &[Candidate<'_>]) -> Option<Self> {
+        let standings = || candidates.iter().map(|candidate| candidate.standing);
+        let steps = || standings().map(|standing| standing.step);
+        let step = if bites(Bug::OldestState) {
+            steps().min()
+        } else {
+            steps().max()
+        }?;
+        let there = standings().enumerate().filter(|(_, standing)| standing.step == step);
+        // The first of several that are alike.
+        let (holder, standing) = there.rev().max_by_key(|(_, standing)| standing.lineage)?;
+        Some(Self {
+            holder,
+            step,
+            lineage: standing.lineage,
+        })
+    }
+
+    /// Whether the candidate that comes at this place, and stands so, has it.
+    pub(super) fn is_had_by(self, place: usize, standing: &Standing) -> bool {
+        place == self.holder || (standing.step == self.step && standing.lineage.is_same(self.lineage))
+    }
+}
+
+/// What each member fetches, and from which donor, to come to the state of all. Donors take turns.
+pub(super) fn catch_up(common: Common, candidates: &[Candidate<'_>]) -> Vec<CatchUp> {
+    let has = |place: usize| candidates.get(place).is_some_and(|one| common.is_had_by(place, one.standing));
+    let holders: Vec<usize> = (0..candidates.len()).filter(|&place| has(place)).collect();
+    let step = common.step;
     let has_sum = |standing: &Standing| standing.sum.is_some() && standing.sum == step.previous();
-    let summed = donors(&|standing| standing.step == step && (has_sum(standing) || bites(Bug::WrongDonor)));
+    // By the generation whose sum has led to the state that their own sum was added to.
+    let mut summed: BTreeMap<Option<Generation>, Vec<usize>> = BTreeMap::new();
+    for &place in &holders {
+        let standing = candidates[place].standing;
+        if has_sum(standing) || bites(Bug::WrongDonor) {
+            summed.entry(standing.lineage.before).or_default().push(place);
+        }
+    }
     candidates
         .iter()
         .enumerate()
         .map(|(turn, candidate)| {
-            let stale = bites(Bug::StaleMember) && candidate.standing.step.next() == step;
-            if candidate.standing.step == step || stale {
-                CatchUp::None
-            } else if step.previous() == Some(candidate.standing.step) && !summed.is_empty() {
-                CatchUp::Sum {
-                    from: summed[turn % summed.len()],
-                }
-            } else {
-                CatchUp::State {
-                    from: holders[turn % holders.len()],
-                }
+            let standing = candidate.standing;
+            let stale = bites(Bug::StaleMember) && standing.step.next() == step;
+            if has(turn) || stale {
+                return CatchUp::None;
+            }
+            // One more update is all that it lacks, if the sum is one of gradients that were computed with its state.
+            let behind = step.previous() == Some(standing.step) && standing.lineage.last.is_some();
+            let in_turn = |donors: &[usize]| Rank::at(donors[turn % donors.len()]);
+            match summed.get(&standing.lineage.last).filter(|_| behind) {
+                Some(donors) => CatchUp::Sum { from: in_turn(donors) },
+                None => CatchUp::State { from: in_turn(&holders) },
             }
         })
         .collect()

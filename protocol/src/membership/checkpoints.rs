@@ -16,6 +16,7 @@ impl super::Config {
         Bounds {
             shards: self.shards,
             steps: self.steps,
+            order: self.order,
         }
     }
 

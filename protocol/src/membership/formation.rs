@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::catching_up::{catch_up, fetchers};
+use super::catching_up::{Common, catch_up, fetchers};
 use super::schedule::Schedule;
 use crate::assign::{Means, NoRoom, Seat, retry, slowest, steady};
 use crate::checkpoint_manager::Restores;
 use crate::job::Order;
+use crate::lineage::Lineage;
 use crate::messages::{CatchUp, Form, Last, MemberAddress, MembersDigest, Peer, Standing};
 use crate::plan::{Hosts, Visit};
 use crate::planted::{Bug, bites};
@@ -43,6 +44,8 @@ pub(super) struct Candidate<'a> {
 pub(super) struct Formation {
     pub(super) generation: Generation,
     pub(super) step: Step,
+    /// Of the state that it starts from; of what is planned, of the one that it will.
+    lineage: Lineage,
     members: Vec<MemberAddress>,
     /// The rank of each, by id.
     ranks: BTreeMap<WorkerId, Rank>,
@@ -73,29 +76,22 @@ impl Formation {
         restore: Option<Restores>,
     ) -> Result<Self, NoRoom> {
         let standings = || candidates.iter().map(|candidate| candidate.standing);
-        let steps = || standings().map(|standing| standing.step);
-        let step = if let Some(restore) = &restore {
-            Some(restore.key.step)
-        } else if bites(Bug::OldestState) {
-            steps().min()
-        } else {
-            steps().max()
-        }
-        .unwrap_or(Step::ZERO);
+        let common = Common::newest(candidates).filter(|_| restore.is_none());
+        let restored = restore.as_ref().map(|restore| restore.key.step);
+        let step = restored.or(common.map(|common| common.step)).unwrap_or(Step::ZERO);
         // A member that was told to stop is at that step, or one before.
         let stop_at = standings().filter_map(|standing| standing.stop_at).max();
         let stop_at = stop_at.map(|stop| stop.min(step.next()));
-        let kept = |standing: &Standing| {
-            if standing.step == step {
-                standing.kept.clone()
-            } else {
-                Vec::new()
-            }
-        };
+        let has = |place: usize, standing: &Standing| common.is_some_and(|common| common.is_had_by(place, standing));
         let seats: Vec<Seat> = candidates
             .iter()
-            .map(|one| {
-                let kept = kept(one.standing);
+            .enumerate()
+            .map(|(place, one)| {
+                let kept = if has(place, one.standing) {
+                    one.standing.kept.clone()
+                } else {
+                    Vec::new()
+                };
                 // A spare may hold gradients from when it was none.
                 let held = kept.iter().map(|range| range.len()).fold(0, u32::saturating_add);
                 let means = Means {
@@ -110,16 +106,24 @@ impl Formation {
         let later = steady(order, shards, &means)?;
         // Where memory does not hold what is kept and what is missing, a rank that lacks some computes all of its range again.
         let retried = retry(order, shards, &seats).ok().filter(|_| !bites(Bug::KeptComputedAnew));
-        let drops_some = retried.is_none() && seats.iter().any(|seat| !seat.kept.is_empty());
+        // So does a rank whose gradients are those of another state.
+        let of_another = |(place, one): (usize, &Candidate<'_>)| {
+            one.standing.step == step && !one.standing.kept.is_empty() && !has(place, one.standing)
+        };
+        let drops_some = retried.is_none() && seats.iter().any(|seat| !seat.kept.is_empty())
+            || (common.is_some() && candidates.iter().enumerate().any(of_another));
         let first = retried.unwrap_or_else(|| later.clone());
         let members: Vec<MemberAddress> = candidates.iter().map(|candidate| candidate.member).collect();
-        let catch_up = match &restore {
-            Some(_) => vec![CatchUp::Checkpoint; candidates.len()],
-            None => catch_up(step, candidates),
+        let catch_up = match common {
+            Some(common) => catch_up(common, candidates),
+            None => vec![CatchUp::Checkpoint; candidates.len()],
         };
+        // What is not known has a name from here on: all members come to have it.
+        let lineage = common.map(|common| common.lineage).filter(|lineage| lineage.last.is_some());
         Ok(Self {
             generation,
             step,
+            lineage: lineage.unwrap_or_else(|| Lineage::of(order, generation)),
             digest: MembersDigest::of(members.iter().map(|member| member.worker)),
             first: Schedule::new(sums, members.len(), first),
             steady: Schedule::new(sums, members.len(), later),
@@ -134,14 +138,21 @@ impl Formation {
         })
     }
 
-    /// The generation that follows by a planned change, at a boundary that is not known yet: no member is behind, nothing is kept.
+    /// The generation that follows `current` by a planned change, at a boundary that is not known yet: no member is behind, nothing is kept.
     ///
     /// # Errors
     /// [`NoRoom`] when the members' memory does not cover `shards`.
-    pub(super) fn planned(generation: Generation, sums: Sums, members: &[(MemberAddress, Means)]) -> Result<Self, NoRoom> {
+    pub(super) fn planned(
+        [current, generation]: [Generation; 2],
+        sums: Sums,
+        members: &[(MemberAddress, Means)],
+    ) -> Result<Self, NoRoom> {
         let (members, means): (Vec<_>, Vec<_>) = members.iter().copied().unzip();
         let steady = steady(sums.order, sums.shards, &means)?;
-        Ok(Self::simple(generation, sums, Step::ZERO, members, steady))
+        Ok(Self {
+            lineage: Lineage::of(sums.order, current),
+            ..Self::simple(generation, sums, Step::ZERO, members, steady)
+        })
     }
 
     /// A generation in which no member is behind, and all steps are alike.
@@ -150,6 +161,7 @@ impl Formation {
         Self {
             generation,
             step,
+            lineage: Lineage::of(sums.order, generation),
             digest: MembersDigest::of(members.iter().map(|member| member.worker)),
             first: steady.clone(),
             steady,
@@ -205,6 +217,7 @@ impl Formation {
             digest: self.digest,
             peers: known.into_iter().filter_map(peer).collect(),
             step: self.step,
+            lineage: self.lineage,
             first,
             steady,
             catch_up,
@@ -237,7 +250,7 @@ impl Formation {
             .unwrap_or(&CatchUp::None)
         {
             CatchUp::None if bites(Bug::StaleMember) => standing.step.next() >= self.step,
-            CatchUp::None => standing.step == self.step,
+            CatchUp::None => standing.step == self.step && standing.lineage.may_be(self.lineage),
             CatchUp::Sum { .. } => standing.step.next() == self.step,
             CatchUp::State { .. } | CatchUp::Checkpoint => standing.step <= self.step,
         }
@@ -362,6 +375,7 @@ impl Form {
         let first = Schedule::new(sums, members.len(), first);
         let formation = Formation {
             first,
+            lineage: Lineage::default(),
             ..Formation::simple(generation, sums, step, members, steady)
         };
         let ranks = (0..formation.members.len()).map(Rank::at);

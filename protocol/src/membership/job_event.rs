@@ -195,7 +195,7 @@ pub enum GenerationEvent {
         /// Members that fetch the state.
         fetching: u32,
         /// Whether members compute gradients of this step anew that they have, since memory does not hold them beside those that are
-        /// missing. They do not tell how many: the job's summary counts this as unknown.
+        /// missing; or, in fast order, since they are of another state than the others have. They do not tell how many: the job's summary counts this as unknown.
         dropping: bool,
     },
     /// All links of the generation are made.

@@ -195,7 +195,7 @@ impl Membership {
             change: Change::none(now),
             ranges: Ranges::new(now),
             stop: Stop::No,
-            round: SnapshotRound::new(config.saves.is_some()),
+            round: SnapshotRound::new(config.saves.is_some()).adding_in(config.order),
             checkpoints: CheckpointManager::new(config.rules_of_checkpoints(), now),
             earlier: EarlierLife::default(),
             absent: Absent::default(),

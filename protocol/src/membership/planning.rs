@@ -146,7 +146,7 @@ impl Membership {
             .collect();
         let sums = self.sums(members.iter().map(|(member, _)| member.worker));
         let generation = self.generation.next();
-        let Ok(next) = Formation::planned(generation, sums, &members) else {
+        let Ok(next) = Formation::planned([self.formed, generation], sums, &members) else {
             return false;
         };
         self.generation = generation;

@@ -97,7 +97,9 @@ impl fmt::Display for GenerationEvent {
                     write!(f, ", {fetching} {fetch} the state")?;
                 }
                 if *dropping {
-                    f.write_str(", some compute their shards anew for want of memory")?;
+                    f.write_str(
+                        ", some compute their shards anew, for want of memory or since what they have is of another state",
+                    )?;
                 }
                 Ok(())
             }
@@ -215,7 +217,9 @@ mod tests {
         assert_eq!(sentence(forming(1, 1, false)), one);
         let more = "g1.4 forms with 1 worker at s3, 2 shard gradients again";
         assert_eq!(sentence(forming(0, 2, false)), more);
-        let scarce = format!("{more}, some compute their shards anew for want of memory");
+        let scarce = format!(
+            "{more}, some compute their shards anew, for want of memory or since what they have is of another state"
+        );
         assert_eq!(sentence(forming(0, 2, true)), scarce);
     }
 

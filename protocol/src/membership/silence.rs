@@ -351,14 +351,15 @@ impl Membership {
     }
 
     /// Whether a worker may be loading a state: one that has never been a member, or that was to come to the state first and has not said
-    /// that it is there.
+    /// that it computes with it.
     fn may_load(&self, worker: WorkerId, record: &Record) -> bool {
         let Some(rank) = record.rank else { return true };
         let seat = self
             .formation
             .as_ref()
             .filter(|formation| formation.rank_of(worker) == Some(rank));
-        seat.is_some_and(|formation| formation.catches_up(rank.index()) && record.work.step < formation.step)
+        let at_work = |step: Step| record.work.step > step || record.work.tally.computed_in(step) > 0;
+        seat.is_some_and(|formation| formation.catches_up(rank.index()) && !at_work(formation.step))
     }
 }
 

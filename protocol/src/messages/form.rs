@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use super::Restore;
+use crate::lineage::Lineage;
 use crate::plan::Part;
 use crate::words::{Generation, Rank, Step, WorkerId};
 
@@ -24,6 +25,8 @@ pub struct Form {
     pub peers: Vec<Peer>,
     /// The step it starts from: all members' state once they have caught up.
     pub step: Step,
+    /// Of that state. What is prepared says whose sum leads to it: that of the generation before.
+    pub lineage: Lineage,
     /// What the receiver does in the first step. In a retry the running sum may come by twice.
     pub first: Part,
     /// What it does in every later step: it has one range of shards (GEN-2).

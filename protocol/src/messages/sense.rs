@@ -3,13 +3,15 @@
 
 use super::{DepotMessage, Introduction, LinkLine, Seated, Standing, StepReport, Tally, WorkerMessage};
 use crate::checkpoint::{Head, ManifestKey};
+use crate::job::Order;
 use crate::limits::{
     DESCRIPTION_PIECES, LINKS_TOLD, MAX_AUXILIARY, MAX_DEPOTS, MAX_GPU_BYTES, MAX_GRADIENT_BYTES, MAX_GRADIENTS, MAX_HEADS,
     MAX_PIECES, MAX_REPORTS, MAX_RESULTS, MAX_STEPS, MAX_TEXT_BYTES, MAX_WORKERS, PIECE_BYTES, SAVED_PIECES,
 };
+use crate::lineage::Lineage;
 use crate::memory::{DeviceMemory, GradientMemory};
 use crate::snapshot::SnapshotId;
-use crate::words::{Rank, Step};
+use crate::words::{Generation, Rank, Step};
 
 /// What can be said in one job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub struct Bounds {
     pub shards: u32,
     /// The last step.
     pub steps: Step,
+    /// In which order gradients are added.
+    pub order: Order,
 }
 
 /// A message that cannot be: it was altered, or comes from a broken build or a hostile peer.
@@ -145,8 +149,26 @@ impl Sensible for DeviceMemory {
 impl Sensible for Introduction {
     fn check(&self, within: Bounds) -> Result<(), Senseless> {
         self.seat.as_ref().map_or(Ok(()), |seat| seat.check(within))?;
-        self.standing.check(within)
+        self.standing.check(within)?;
+        lineage_within(self.standing.lineage, within, |last| last <= self.generation)
     }
+}
+
+/// The lineage of a state.
+fn lineage_within(lineage: Lineage, within: Bounds, is_known: impl Fn(Generation) -> bool) -> Result<(), Senseless> {
+    let initial = Lineage::default();
+    let sound = lineage == initial
+        || (within.order == Order::Fast
+            && lineage.last.is_none_or(is_known)
+            && lineage.before <= lineage.last.or(lineage.before));
+    require(
+        sound,
+        || {
+            "sums of generations that the worker knows, the newer one last; in exact order those of the initial state"
+                .to_owned()
+        },
+        || format!("{:?} after {:?}", lineage.last, lineage.before),
+    )
 }
 
 /// The reports of a worker that stands at `step`.
@@ -177,7 +199,11 @@ fn links_within(lines: &[LinkLine]) -> Result<(), Senseless> {
 impl Sensible for WorkerMessage {
     fn check(&self, within: Bounds) -> Result<(), Senseless> {
         match self {
-            Self::Halted { standing, .. } => standing.check(within),
+            Self::Halted { standing, generation } => {
+                standing.check(within)?;
+                // No sum of a generation that is yet to begin can have led to it.
+                lineage_within(standing.lineage, within, |last| last < *generation)
+            }
             Self::Progress {
                 step, tally, reports, ..
             } => {
@@ -288,6 +314,54 @@ impl Sensible for DepotMessage {
             }
             Self::Refused { snapshot: of, .. } | Self::Fetching { snapshot: of, .. } => snapshot(of),
             Self::Renew { .. } => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+    use crate::words::Incarnation;
+
+    fn g(count: u64) -> Option<Generation> {
+        Some(Generation::new(Incarnation::new(1), count))
+    }
+
+    /// What is thought of a worker that knows of g1.7, with this lineage: in its hello, and after a halt for that.
+    fn said(order: Order, last: Option<Generation>, before: Option<Generation>) -> [bool; 2] {
+        let within = Bounds {
+            shards: 4,
+            steps: Step::new(9),
+            order,
+        };
+        let mut introduction = samples::introduction();
+        introduction.generation = Generation::new(Incarnation::new(1), 7);
+        introduction.standing.lineage = Lineage { last, before };
+        let halted = WorkerMessage::Halted {
+            generation: introduction.generation,
+            standing: introduction.standing.clone(),
+        };
+        [introduction.check(within).is_ok(), halted.check(within).is_ok()]
+    }
+
+    #[test]
+    fn no_sum_of_a_generation_that_is_yet_to_begin_can_have_led_to_a_state() {
+        for (last, before) in [(g(6), g(6)), (g(6), None), (None, g(3)), (None, None), (g(5), g(3))] {
+            assert_eq!(said(Order::Fast, last, before), [true; 2], "{last:?} after {before:?}");
+        }
+        assert_eq!(said(Order::Fast, g(7), g(7)), [true, false], "not once it has halted for it");
+        for (last, before) in [(g(8), g(7)), (g(3), g(5))] {
+            assert_eq!(said(Order::Fast, last, before), [false; 2], "{last:?} after {before:?}");
+        }
+    }
+
+    #[test]
+    fn in_exact_order_no_state_has_a_lineage_of_its_own() {
+        let none = Some(Generation::NONE);
+        assert_eq!(said(Order::Exact, none, none), [true; 2]);
+        for (last, before) in [(g(6), g(6)), (g(6), none), (None, None), (none, None)] {
+            assert_eq!(said(Order::Exact, last, before), [false; 2], "{last:?} after {before:?}");
         }
     }
 }

@@ -5,6 +5,7 @@ use strum::{IntoStaticStr, VariantNames};
 
 use super::LinkReport;
 use crate::checkpoint::{DepotId, PieceHash};
+use crate::lineage::Lineage;
 use crate::memory::DeviceMemory;
 use crate::snapshot::SnapshotId;
 use crate::state::{StateHash, StateSize};
@@ -15,6 +16,8 @@ use crate::words::{Generation, Pace, ShardRange, Step, WorkerId};
 pub struct Standing {
     /// Updates applied.
     pub step: Step,
+    /// Which generations' sums have led to that state.
+    pub lineage: Lineage,
     /// Shards of that step whose gradients it holds or goes on computing.
     pub kept: Vec<ShardRange>,
     /// The step whose sum it still holds: `step - 1`, unless its state came from another worker.

@@ -11,6 +11,8 @@ use crate::words::{Step, WorkerId};
 pub(super) struct Joiner {
     /// What it was told to copy.
     pub(super) copies: Option<SnapshotId>,
+    /// Where its state stood then.
+    pub(super) began_at: Step,
     /// When it was last told so.
     pub(super) asked: Duration,
     /// Whether it has said that its order to copy has come.

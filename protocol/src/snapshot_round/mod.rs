@@ -25,6 +25,7 @@ pub(crate) use facts::Facts;
 use joiner::Joiners;
 
 use crate::holders::{Disagreement, Taken};
+use crate::job::Order;
 use crate::laggards::Laggards;
 use crate::messages::{CoordinatorMessage, Serve, Shares};
 use crate::words::{Step, WorkerId};
@@ -81,6 +82,8 @@ pub(crate) enum Command {
 pub(crate) struct SnapshotRound {
     /// Whether the job keeps checkpoints: then a snapshot may be taken that no joiner asked for.
     keeps_checkpoints: bool,
+    /// Whether each joiner copies a snapshot, whatever state it has.
+    copies_anew: bool,
     stage: Stage,
     /// How often in a row nothing was heard of a snapshot that was asked for.
     asked_in_vain: u32,
@@ -125,6 +128,13 @@ impl SnapshotRound {
             keeps_checkpoints,
             ..Self::default()
         }
+    }
+
+    /// The same, of a job in this order: in fast order a state that a joiner has need not be the job's.
+    #[must_use]
+    pub(crate) fn adding_in(self, order: Order) -> Self {
+        let copies_anew = order == Order::Fast;
+        Self { copies_anew, ..self }
     }
 
     /// What is to be done, in this order, before the next event comes.

@@ -83,9 +83,12 @@ impl SnapshotRound {
 
     /// A worker says where its state stands. False if it is no joiner.
     pub(crate) fn stands_at(&mut self, worker: WorkerId, step: Step, now: Duration) -> bool {
+        let copies_anew = self.copies_anew;
         let joins = self.joiners.change(worker, |joiner| {
             joiner.step = step;
-            joiner.loaded |= joiner.copies.is_some_and(|id| step >= id.step);
+            // A state that it had before is as new as the snapshot, perhaps, and yet not what it copies.
+            let has_changed = step != joiner.began_at || !copies_anew;
+            joiner.loaded |= has_changed && joiner.copies.is_some_and(|id| step >= id.step);
             if joiner.loaded {
                 joiner.follows.get_or_insert(now);
             }
@@ -111,7 +114,6 @@ impl SnapshotRound {
 
     /// A joiner could not copy.
     pub(crate) fn copy_failed(&mut self, worker: WorkerId, id: SnapshotId, reason: String) {
-        self.out.push(Command::Unplan { worker });
         let failed = self.joiners.change(worker, |joiner| {
             let copies = joiner.copies == Some(id);
             if copies {
@@ -119,7 +121,9 @@ impl SnapshotRound {
             }
             copies
         });
+        // What it says of an earlier one is no news.
         if failed == Some(true) {
+            self.out.push(Command::Unplan { worker });
             self.copied_in_vain(worker, reason);
         }
     }
@@ -252,6 +256,7 @@ impl SnapshotRound {
             .collect();
         let begins = |joiner: &mut Joiner| {
             joiner.copies = Some(id);
+            joiner.began_at = joiner.step;
             joiner.loaded = false;
             joiner.follows = None;
             joiner.caught_up = false;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{Command, Facts, SnapshotRound};
+use crate::job::Order;
 use crate::limits::{CATCH_UP_PATIENCE, LAG_GRACE, LAST_SNAPSHOT_PATIENCE, MAX_COPY_ATTEMPTS, RESEND, SNAPSHOT_PATIENCE};
 use crate::messages::{CoordinatorMessage, Joiners, MemberAddress, Shares};
 use crate::snapshot::SnapshotId;
@@ -288,4 +289,42 @@ fn holders_that_have_different_bytes_are_named() {
         round.snapshotted(worker(holder), snapshot(4), vec![(0, StateHash::of(&[byte]))], &facts);
     }
     assert_eq!(commands(&mut round), ["disagree about share 0 at s4"]);
+}
+
+#[test]
+fn in_fast_order_a_state_that_a_joiner_had_before_is_not_what_it_copies() {
+    let at = |order, steps: [u64; 3]| {
+        let mut round = SnapshotRound::new(false).adding_in(order);
+        round.joins(worker(JOINER), Step::new(steps[0]));
+        serving(&mut round, 5, Duration::ZERO);
+        steps.map(|step| {
+            round.stands_at(worker(JOINER), Step::new(step), Duration::ZERO);
+            round.has_loaded(worker(JOINER))
+        })
+    };
+    assert_eq!(at(Order::Exact, [7, 7, 8]), [true; 3], "it has the job's state");
+    assert_eq!(
+        at(Order::Fast, [7, 7, 5]),
+        [false, false, true],
+        "until it has gone back to the snapshot's"
+    );
+    assert_eq!(
+        at(Order::Fast, [5, 5, 6]),
+        [false, false, true],
+        "until it goes on from there"
+    );
+    assert_eq!(at(Order::Fast, [0, 0, 5]), [false, false, true]);
+}
+
+#[test]
+fn what_a_joiner_says_of_an_earlier_snapshot_changes_no_plan() {
+    let mut round = joined();
+    let (id, _) = serving(&mut round, 5, Duration::ZERO);
+    round.caught_up(worker(JOINER), id, Step::new(7));
+    commands(&mut round);
+    round.copy_failed(worker(JOINER), snapshot(4), String::new());
+    assert_eq!(commands(&mut round), [""; 0]);
+    assert!(round.has_caught_up(worker(JOINER)));
+    round.copy_failed(worker(JOINER), id, String::new());
+    assert_eq!(commands(&mut round), ["unplan w3", "w3 joins anew"]);
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::job::{Compression, Order};
+use sardana_protocol::lineage::Lineage;
 use sardana_protocol::membership::{Arrival, Balance, Command, Config, DepotEvent, Event, Loss, Membership};
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, HostHash, Standing, Tally, Trailer, WorkerMessage};
@@ -209,6 +210,7 @@ impl Besieged {
         if let CoordinatorMessage::Halt { generation } = message {
             let standing = Standing {
                 step,
+                lineage: Lineage::default(),
                 kept: Vec::new(),
                 sum: step.previous(),
                 stop_at: None,

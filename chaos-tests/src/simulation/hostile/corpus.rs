@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use sardana_protocol::checkpoint::{Condition, DepotAddress, DepotId, Head, ManifestId, ManifestKey, PieceHash, Placing};
 use sardana_protocol::job::Task;
+use sardana_protocol::lineage::Lineage;
 use sardana_protocol::memory::DeviceMemory;
 use sardana_protocol::messages::{
     CatchUp, CoordinatorMessage, DepotMessage, Form, Introduction, Joiners, Last, LinkKind, LinkLine, LinkPath, LinkReport,
@@ -30,6 +31,7 @@ const TALLY: Tally = Tally {
 fn standing() -> Standing {
     Standing {
         step: Step::new(2),
+        lineage: Lineage::default(),
         kept: vec![ShardRange::new(0, 1)],
         sum: Some(Step::new(1)),
         stop_at: Some(Step::new(3)),
@@ -258,6 +260,7 @@ fn form(catch_up: CatchUp) -> Form {
             member: member(2),
         }],
         step: SNAPSHOT.step,
+        lineage: Lineage::default(),
         first: part.clone(),
         steady: part,
         catch_up,

@@ -380,3 +380,18 @@ fn a_member_that_says_hello_keeps_its_seat_and_what_it_prepares() {
     assert_eq!(worker.handle(Event::Introducing), []);
     assert!(worker.introduction().seat.is_some());
 }
+
+#[test]
+fn an_order_to_copy_that_comes_late_takes_no_joiner_off_a_newer_snapshot() {
+    let mut worker = joiner();
+    let earlier = Snapshot {
+        id: snapshot(1, 4),
+        ..taken([true; 2])
+    };
+    assert_eq!(copy(&mut worker, earlier.clone()), []);
+    let snapshot = snapshot(1, 5);
+    let reason = "no holder has it".to_owned();
+    let _ = worker.handle(Event::CopyFailed { snapshot, reason });
+    assert_eq!(copy(&mut worker, earlier), [], "nor one that could not copy that");
+    assert_ne!(copy(&mut worker, taken([true; 2])), [], "which may begin anew");
+}

@@ -6,6 +6,7 @@ mod ends;
 mod group;
 mod halts;
 mod joins;
+mod lineages;
 mod saving;
 mod snapshots;
 

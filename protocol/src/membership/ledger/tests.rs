@@ -1,6 +1,7 @@
 //! What is counted as computed again, and when that is in doubt.
 
 use super::*;
+use crate::lineage::Lineage;
 use crate::words::ShardRange;
 
 const WORKER: WorkerId = WorkerId::new(1);
@@ -17,6 +18,7 @@ fn tally(step: u64, this_step: u32, previous_step: u32) -> Tally {
 fn standing(tally: Tally, kept: u32) -> Standing {
     Standing {
         step: tally.step,
+        lineage: Lineage::default(),
         kept: vec![ShardRange::new(0, kept)],
         sum: None,
         stop_at: None,

@@ -13,6 +13,7 @@ mod groups;
 mod joining;
 mod last_saves;
 mod leaving;
+mod lineages;
 mod links;
 mod loading;
 mod losses;
@@ -38,6 +39,7 @@ use wording::{forms, words};
 use super::{
     Arrival, Balance, CheckpointEvent, Command, Config, Event, GenerationEvent, JobEvent, Loss, Membership, WorkerEvent,
 };
+use crate::lineage::Lineage;
 use crate::memory::GradientMemory;
 use crate::messages::{
     CatchUp, CoordinatorMessage, DepotOrder, Form, Introduction, Joiners, Serve, Shares, Standing, StepReport, Tally,
@@ -102,6 +104,7 @@ fn snapshot(count: u64, step: u64) -> SnapshotId {
 fn standing(step: u64) -> Standing {
     Standing {
         step: s(step),
+        lineage: Lineage::default(),
         kept: vec![],
         sum: s(step).previous(),
         stop_at: None,
