@@ -61,7 +61,7 @@ impl Coverage {
             Part::Ordered(_) => "running sum",
             Part::Direct(part) if part.owners.len() == 1 => "one owner",
             Part::Direct(_) => "all owners",
-            Part::Ring(_) => return,
+            Part::Ring(_) => "all ranks",
         };
         self.name("sums are made by", made_by);
     }

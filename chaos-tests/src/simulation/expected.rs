@@ -53,7 +53,11 @@ const NAMES: [Names; 8] = [
         ],
     ),
     Names::of("beside a gradient", &[&["one of its piece", "one of another piece"]], &[]),
-    Names::of("sums are made by", &[&["running sum", "one owner", "all owners"]], &[]),
+    Names::of(
+        "sums are made by",
+        &[&["running sum", "one owner", "all owners", "all ranks"]],
+        &[],
+    ),
     Names::of(
         "worker does",
         &[Command::VARIANTS, NetworkCommand::VARIANTS],

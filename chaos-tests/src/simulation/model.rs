@@ -1,8 +1,10 @@
 //! A stand-in for training: states and gradients are numbers that depend on everything they should depend on.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use sardana_protocol::checkpoint::PieceHash;
+use sardana_protocol::job::Order;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{StateHash, share_hash};
@@ -71,20 +73,49 @@ pub(crate) fn hash_of_share(state: u64, share: Share) -> StateHash {
     share_hash(PIECE_BYTES * pieces.len() as u64, &pieces)
 }
 
-/// The states of an undisturbed run, as far as they were asked for.
+/// What the job's states may be: in exact order those of an undisturbed run, as far as they were asked for; in fast order those that updates
+/// have led to, each by a sum of gradients that were computed with the very state that it was applied to.
 #[derive(Debug, Default)]
 pub(crate) struct Reference {
     shards: u32,
+    order: Order,
     states: Vec<u64>,
+    reached: BTreeSet<(Step, u64)>,
 }
 
 impl Reference {
-    pub(crate) fn new(shards: u32) -> Self {
-        let states = Vec::new();
-        Self { shards, states }
+    pub(crate) fn new(shards: u32, order: Order) -> Self {
+        Self {
+            shards,
+            order,
+            ..Self::default()
+        }
     }
 
-    pub(crate) fn at(&mut self, step: Step) -> u64 {
+    /// Whether a state of the job at `step` is such.
+    pub(crate) fn is_at(&mut self, step: Step, is_such: impl Fn(u64) -> bool) -> bool {
+        match self.order {
+            Order::Fast if step > Step::ZERO => {
+                let mut states = self.reached.range((step, 0)..=(step, u64::MAX));
+                states.any(|&(_, state)| is_such(state))
+            }
+            Order::Exact | Order::Fast => is_such(self.at(step)),
+        }
+    }
+
+    /// Whether the sum of `gradients` leads from the job's state `before` to another one of the job.
+    pub(crate) fn leads_on(&mut self, step: Step, before: u64, gradients: &[(u32, u64)], state: u64) -> bool {
+        match self.order {
+            Order::Exact => state == self.at(step.next()),
+            Order::Fast => {
+                let own = gradients.iter().all(|&(shard, one)| one == gradient(before, step, shard));
+                self.reached.insert((step.next(), state));
+                own
+            }
+        }
+    }
+
+    fn at(&mut self, step: Step) -> u64 {
         let wanted = usize::try_from(step.get()).unwrap_or(usize::MAX);
         while self.states.len() <= wanted {
             let next = match self.states.last() {

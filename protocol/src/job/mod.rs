@@ -14,10 +14,11 @@ use crate::words::Step;
 pub use earlier::{EarlierIdentity, UncompressedIdentity};
 
 /// In which order a step's shard gradients are added.
-#[derive(Clone, Copy, Debug, Display, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Display, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[strum(serialize_all = "lowercase")]
 pub enum Order {
     /// Shard by shard, 0 to K-1: the same bits for every membership (BITS-1).
+    #[default]
     Exact,
     /// Ring reduce-scatter and all-gather: the result depends on the membership. Opt-in, and shown as `fast` everywhere.
     Fast,

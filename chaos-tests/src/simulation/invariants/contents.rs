@@ -11,9 +11,8 @@ impl Law {
     /// A manifest of these contents is to be made.
     pub(crate) fn commits(&mut self, contents: &Contents) -> Held {
         let step = contents.snapshot.step;
-        let state = self.reference.at(step);
-        let pieces: Vec<PieceHash> = (0..PIECES).map(|number| piece(state, number)).collect();
-        let same = contents.pieces == pieces
+        let made_of = |state| contents.pieces == (0..PIECES).map(|number| piece(state, number)).collect::<Vec<PieceHash>>();
+        let same = self.reference.is_at(step, made_of)
             && contents.description == description()
             && contents.bytes == PIECES * PIECE_BYTES
             && !contents.depots.is_empty();

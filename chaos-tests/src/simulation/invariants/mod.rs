@@ -27,6 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use sardana_protocol::job::Order;
 use sardana_protocol::messages::{CoordinatorMessage, Ring, Trailer};
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 
@@ -70,6 +71,7 @@ impl fmt::Display for Violation {
 pub(crate) struct Law {
     shards: u32,
     steps: Step,
+    order: Order,
     reference: Reference,
     /// The newest generation that has begun.
     pub(crate) newest: Generation,
@@ -116,11 +118,12 @@ pub(crate) struct Law {
 }
 
 impl Law {
-    pub(crate) fn new(shards: u32, steps: Step) -> Self {
+    pub(crate) fn new(shards: u32, steps: Step, order: Order) -> Self {
         Self {
             shards,
             steps,
-            reference: Reference::new(shards),
+            order,
+            reference: Reference::new(shards, order),
             ..Self::default()
         }
     }

@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sardana_protocol::job::Order;
 use sardana_protocol::messages::{Form, MembersDigest};
 use sardana_protocol::plan::{HopEnd, HopId, Part};
 use sardana_protocol::words::{Generation, Rank, WorkerId};
@@ -54,7 +53,7 @@ impl Law {
 
     fn can_be_executed(&self, form: &Form) -> bool {
         let executable = |part: &Part| {
-            let checked = part.check(Order::Exact, form.rank, form.world_size, self.shards);
+            let checked = part.check(self.order, form.rank, form.world_size, self.shards);
             checked.is_ok() && part.peers().into_iter().all(|rank| form.peer(rank).is_some())
         };
         executable(&form.first) && executable(&form.steady) && form.steady.shards().len() <= 1

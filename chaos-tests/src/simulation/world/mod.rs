@@ -16,6 +16,7 @@ mod moving;
 mod process;
 mod restoring;
 mod ring;
+mod round;
 mod saving;
 mod stores;
 mod training;
@@ -27,7 +28,7 @@ use std::time::Duration;
 
 use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::data::{DataFingerprint, DataHash};
-use sardana_protocol::job::{Compression, JobSpec, LastBatch, Order, Task};
+use sardana_protocol::job::{Compression, JobSpec, LastBatch, Task};
 use sardana_protocol::membership::{Config, Summary};
 use sardana_protocol::messages::Tally;
 use sardana_protocol::replacing::Replacing;
@@ -124,7 +125,7 @@ impl World {
             max: swarm.max,
             shards: swarm.shards,
             steps,
-            order: Order::Exact,
+            order: swarm.order,
             compression: Compression::None,
             balance: swarm.balance,
             task: TASK,
@@ -139,13 +140,13 @@ impl World {
             samples: 100,
             batch: 10,
             last_batch: LastBatch::Short,
-            order: Order::Exact,
+            order: swarm.order,
             compression: Compression::None,
             data: DataFingerprint::default(),
         };
         let mut world = Self {
             network: swarm.network.clone(),
-            law: Law::new(swarm.shards, steps),
+            law: Law::new(swarm.shards, steps, swarm.order),
             coverage: Coverage::default(),
             counts: Counts::default(),
             story,

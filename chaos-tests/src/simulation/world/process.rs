@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use sardana_protocol::job::JobSpec;
+use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::member::{Lacking, Member, Work};
 use sardana_protocol::messages::{Form, MemberAddress, Motion, Trailer, WorkerMessage};
 use sardana_protocol::plan::{HopEnd, HopId, Part};
@@ -15,6 +15,7 @@ use super::joining::Joining;
 use super::keeping::Keeping;
 use super::moving::Moved;
 use super::restoring::Restoring;
+use super::round::in_its_order;
 use super::saving::Saves;
 use crate::simulation::model::{self, Gradients, Sum};
 use crate::simulation::network::IDLE;
@@ -328,10 +329,13 @@ impl Process {
     }
 
     /// Adds up all pieces: there is no ring.
-    pub(crate) fn add_up_alone(&mut self, pieces: &[ShardRange], trailer: Trailer) {
+    pub(crate) fn add_up_alone(&mut self, order: Order, pieces: &[ShardRange], trailer: Trailer) {
         let mut gradients = Gradients::new();
         for piece in pieces {
             gradients.extend(self.buffers.remove(piece).into_iter().flatten());
+        }
+        if order == Order::Fast {
+            gradients = in_its_order(self.member.generation(), gradients);
         }
         self.accepted = Some(Data::Sum(Sum {
             step: self.member.step(),

@@ -1,4 +1,4 @@
-//! How a step's gradients are summed: the running sum goes from visit to visit, the finished one back along the ranks; or as owners do it.
+//! How a step's gradients are summed: the running sum goes from visit to visit, the finished one back along the ranks; or as owners do it, or all ranks in a circle.
 
 use std::rc::Rc;
 
@@ -96,7 +96,7 @@ impl World {
         match ring.part(step).clone() {
             Part::Ordered(part) => ring.visit(&part, step).into_iter().collect(),
             Part::Direct(part) => ring.trade(&part, step),
-            Part::Ring(_) => unreachable!("the job's order is exact, and members check their parts"),
+            Part::Ring(part) => ring.go_round(&part, step).into_iter().collect(),
         }
     }
 
@@ -133,13 +133,13 @@ impl World {
             return;
         };
         self.coverage.summed(ring.part(sum.step));
-        let ends = match ring.part(sum.step) {
-            Part::Ordered(part) => part.sum_to.as_slice(),
+        let end = match ring.part(sum.step) {
+            Part::Ordered(part) => part.sum_to,
+            Part::Ring(part) => ring.passes_sum_to(part),
             // Each rank has its own from each owner.
-            Part::Direct(_) | Part::Ring(_) => &[],
+            Part::Direct(_) => None,
         };
-        let next: Vec<WorkerId> = ends.iter().filter_map(|&end| ring.member(end)).collect();
-        for next in next {
+        if let Some(next) = end.and_then(|end| ring.member(end)) {
             let on = Happening::Summed {
                 worker: next,
                 generation,

@@ -29,6 +29,7 @@ impl World {
         } else {
             None
         };
+        let copied = matches!(event, Event::Loaded) && ["none", "halting"].contains(&before.seat);
         let only_speaks = matches!(event, Event::Beat { .. } | Event::Moved { .. });
         if !only_speaks {
             self.story.tell(now, || format!("{worker} at {step}: {event:?}"));
@@ -38,7 +39,7 @@ impl World {
         let after = process.member.step();
         let memory = self.swarm.memory;
         let pieces = memory.is_known().then(|| process.member.introduction().standing.kept);
-        let held = self.law.grows(worker, step, after);
+        let held = self.law.grows(worker, step, after, copied);
         self.require(held);
         if let Some(pieces) = pieces {
             let held = self.law.holds(worker, &pieces, memory);
@@ -87,7 +88,7 @@ impl World {
             Command::Begin { step } => self.begin(worker, step),
             Command::Offer { piece } => self.offer(worker, piece),
             Command::Retain { pieces } => process.buffers.retain(|piece, _| pieces.contains(piece)),
-            Command::SumAlone { pieces, trailer } => process.add_up_alone(&pieces, trailer),
+            Command::SumAlone { pieces, trailer } => process.add_up_alone(self.swarm.order, &pieces, trailer),
             Command::Accept { trailer } => process.accepted = Some(closed_with(take(data), trailer)),
             Command::LayAside => process.joining.aside = take(data),
             Command::AcceptAside { trailer } => {

@@ -110,9 +110,10 @@ impl World {
                 let Some(sum) = process.sum.clone().filter(|sum| sum.step == step) else {
                     return self.senseless(worker, "the sum to be applied was accepted");
                 };
-                process.state = model::apply(process.state, &sum.gradients);
+                let before = process.state;
+                process.state = model::apply(before, &sum.gradients);
                 process.buffers.clear();
-                let held = self.law.applied(worker, step, &sum, process.state);
+                let held = self.law.applied(worker, step, &sum, before, process.state);
                 self.counts.updates += 1;
                 if step.next() > self.high {
                     self.high = step.next();
