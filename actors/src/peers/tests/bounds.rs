@@ -1,5 +1,7 @@
 //! What a worker with a certificate may cost another worker that never reads what it is sent.
 
+use std::time::Instant;
+
 use quinn::VarInt;
 use sardana_net::quic::limits::{PEER_WINDOW_BYTES, STRANGER_WINDOW_BYTES, UNNAMED_STREAMS};
 use sardana_protocol::limits::MAX_LIVES_AHEAD;
@@ -82,8 +84,10 @@ async fn a_link_that_nobody_expects_is_not_kept_for_ever() {
 }
 
 /// Opens as many links as it may, of generations to come, and sends as much on each as goes. Over the connection that there is, if there
-/// is one. Returns how many links, and how many bytes in all.
-async fn flood(workers: &[Worker], ring: &Ring, links: u32, enough: usize) -> (usize, usize) {
+/// is one. Returns how many links, how many bytes in all, and whether no more goes: a busy host may not have come to that by the time at which links are
+/// given up for their age.
+async fn flood(workers: &[Worker], ring: &Ring, links: u32, enough: usize) -> (usize, usize, bool) {
+    let parked_until = Instant::now() + PARKED_FOR;
     let connection = workers[1].dial(ring.members[0]).await.unwrap();
     let (told, mut sent) = tokio::sync::mpsc::unbounded_channel();
     let mut sending = JoinSet::new();
@@ -108,10 +112,14 @@ async fn flood(workers: &[Worker], ring: &Ring, links: u32, enough: usize) -> (u
         });
     }
     let (mut opened, mut bytes) = (0, 0);
-    while let Ok(Some((links, more))) = timeout(if bytes < enough { PATIENCE } else { NOTHING_MORE }, sent.recv()).await {
+    while Instant::now() < parked_until {
+        let patience = if bytes < enough { PATIENCE } else { NOTHING_MORE };
+        let Ok(Some((links, more))) = timeout(patience, sent.recv()).await else {
+            return (opened, bytes, true);
+        };
         (opened, bytes) = (opened + links, bytes + more);
     }
-    (opened, bytes)
+    (opened, bytes, false)
 }
 
 #[tokio::test]
@@ -119,7 +127,7 @@ async fn who_is_not_named_costs_what_a_stranger_does() {
     let (workers, ring) = workers(2);
     // First messages are read, and so no longer count.
     let window = STRANGER_WINDOW_BYTES as usize;
-    let (opened, bytes) = flood(&workers, &ring, 2 * UNNAMED_STREAMS, window / 2).await;
+    let (opened, bytes, _) = flood(&workers, &ring, 2 * UNNAMED_STREAMS, window / 2).await;
     assert!(opened <= UNNAMED_STREAMS as usize, "{opened} links were opened");
     assert!(
         bytes > 0 && bytes <= window + opened * STREAM_HELLO_BYTES,
@@ -143,7 +151,8 @@ async fn who_is_named_costs_its_window_whatever_it_opens() {
         // First messages are read, and count or not.
         let hellos = MAX_PARKED * STREAM_HELLO_BYTES;
         let (least, most) = (window - hellos, window + hellos);
-        let (opened, bytes) = flood(&workers, &ring, MAX_PARKED as u32, least).await;
+        let (opened, bytes, is_all) = flood(&workers, &ring, MAX_PARKED as u32, least).await;
+        let least = if is_all { least } else { 1 };
         assert!(opened > 0);
         assert!(
             (least..=most).contains(&bytes),
