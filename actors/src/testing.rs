@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use sardana_collectives::layout::Layout;
 use sardana_protocol::job::JobSpec;
+use sardana_protocol::lineage::WantedSum;
 use sardana_protocol::messages::StepReport;
 use sardana_protocol::state::{Dtype, TensorSpec};
-use sardana_protocol::words::ShardRange;
+use sardana_protocol::words::{Generation, ShardRange, Step};
 
 use crate::worker::{Gradient, KeptSum, Outbox, StepDriver, Task};
 
@@ -22,6 +23,14 @@ pub(crate) use raw::{LOOPBACK, PATIENCE, soon, until};
 pub(crate) fn driver(job: &JobSpec) -> (Arc<StepDriver>, Outbox) {
     let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F64, &[3])], 0).unwrap();
     StepDriver::new(job, Arc::new(layout), None)
+}
+
+/// A step's sum, of which there is one in exact order.
+pub(crate) const fn sum(step: u64) -> WantedSum {
+    WantedSum {
+        step: Step::new(step),
+        before: Generation::NONE,
+    }
 }
 
 /// Writes the shard's number into its gradient, as a model would, and hands it back. Returns where it was written.

@@ -52,6 +52,10 @@ bugs! { Training {
     SwitchNotPromised,
     /// A member that is one step behind need not catch up.
     StaleMember,
+    /// In fast order all states of a step count as one.
+    StatesAlike,
+    /// In fast order a sum is added to another state than the one that it is of.
+    OthersSum,
     /// A state that was copied counts as that of the next step.
     LoadedOneAhead,
     /// A joiner takes its seat one step before the others.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::limits::PIECE_BYTES;
-use sardana_protocol::member::{Command, Event, Heartbeat, Member, NetworkCommand, SavedShare, Work};
+use sardana_protocol::member::{Command, Event, Followed, Heartbeat, Member, NetworkCommand, SavedShare, Work};
 use sardana_protocol::membership::Arrival;
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{CoordinatorMessage, Save, StepReport, Trailer, WorkerMessage};
@@ -110,11 +110,12 @@ impl Worker {
     pub(crate) fn followed(&mut self, step: Step, trailer: Trailer, keeper_at: Step) -> Said {
         let mut said = Said::default();
         self.follows = None;
-        let event = Event::Followed {
+        let event = Event::Followed(Followed {
             step,
+            generation: Generation::NONE,
             trailer,
             keeper_at,
-        };
+        });
         self.happens(event, &mut said);
         said
     }
@@ -182,13 +183,16 @@ impl Worker {
     fn over_the_network(&mut self, command: NetworkCommand) -> Option<Event> {
         match command {
             NetworkCommand::MakeRoom { shares } => return (!shares.is_empty()).then_some(Event::RoomMade),
-            NetworkCommand::Fetch { generation, step, .. } => return Some(Event::Fetched { generation, step }),
+            NetworkCommand::Fetch { generation, what, .. } => {
+                let step = what.step();
+                return Some(Event::Fetched { generation, step });
+            }
             NetworkCommand::Restore { generation, restore, .. } => {
                 let step = restore.key.step;
                 return Some(Event::Fetched { generation, step });
             }
             NetworkCommand::Copy(snapshot) => self.copies = Some(snapshot.id),
-            NetworkCommand::Follow { step, .. } => self.follows = Some(step),
+            NetworkCommand::Follow { sum, .. } => self.follows = Some(sum.step),
             NetworkCommand::EndCopy | NetworkCommand::Switch { .. } => (self.copies, self.follows) = (None, None),
             NetworkCommand::Abort { .. }
             | NetworkCommand::Unprepare

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use sardana_protocol::lineage::WantedSum;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{StateHash, StatePieces};
 use sardana_protocol::words::Step;
@@ -28,11 +29,11 @@ impl Keeper for Nothing {
         Box::pin(async { None })
     }
 
-    fn sum_of(&self, _: Step) -> Option<Box<dyn OutgoingSum>> {
+    fn sum_of(&self, _: WantedSum) -> Option<Box<dyn OutgoingSum>> {
         None
     }
 
-    fn coming_sum(&self, _: Step) -> BoxFuture<'_, Option<Box<dyn OutgoingSum>>> {
+    fn coming_sum(&self, _: WantedSum) -> BoxFuture<'_, Option<Box<dyn OutgoingSum>>> {
         Box::pin(async { None })
     }
 

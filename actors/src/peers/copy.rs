@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use sardana_protocol::lineage::WantedSum;
 use sardana_protocol::messages::{MemberAddress, Snapshot};
 use sardana_protocol::snapshot::{Share, holders_of, keepers_of};
 use sardana_protocol::state::StateHash;
@@ -128,19 +129,20 @@ impl Peers {
         Err(CopyError::Share { share, step, tried })
     }
 
-    /// Gets the sum of `step`, of `expected` bytes, from one of its keepers, which may have to wait for it.
+    /// Gets a sum of `expected` bytes from one of its keepers, which may have to wait for it.
     ///
     /// # Errors
     /// See [`CopyError`].
     pub(crate) async fn follow(
         self: &Arc<Self>,
         holders: &Holders,
-        step: Step,
+        wanted: WantedSum,
         expected: usize,
     ) -> Result<FollowedSum, CopyError> {
         holders.read(check)?;
         let of = holders.read(|snapshot| u32::try_from(snapshot.holders.len()).unwrap_or(u32::MAX));
         let mut tried = Tried::default();
+        let step = wanted.step;
         for place in keepers_of(step, of) {
             let Some(keeper) = at(holders, place) else {
                 tried.gone(place);
@@ -148,7 +150,7 @@ impl Peers {
             };
             tokio::select! {
                 biased;
-                sum = self.follow_sum(keeper, step, expected) => match sum {
+                sum = self.follow_sum(keeper, wanted, expected) => match sum {
                     Ok(sum) => return Ok(sum),
                     Err(error) => {
                         tracing::info!(%step, %error, "a keeper did not give a sum");

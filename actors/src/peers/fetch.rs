@@ -7,6 +7,8 @@ use bytes::Bytes;
 use sardana_net::quic::ConnectError;
 use sardana_net::wire::{FrameError, read_frame, write_frame};
 use sardana_protocol::limits::LINK_DEADLINE;
+use sardana_protocol::lineage::WantedSum;
+use sardana_protocol::member::Followed;
 use sardana_protocol::messages::{MemberAddress, Trailer};
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::StateHash;
@@ -26,8 +28,8 @@ use crate::fault::{self, Point};
 pub(super) enum Request {
     /// A share of the snapshot at this step. All of it may also be the state itself, if the donor stands there.
     Share { step: Step, share: Share },
-    /// The sum of this step.
-    Sum { step: Step, when: When },
+    /// This sum.
+    Sum { sum: WantedSum, when: When },
     /// The share of a checkpoint at this step that the receiver reads for this generation.
     Lent {
         generation: Generation,
@@ -42,7 +44,7 @@ impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Share { step, share } => write!(f, "{share} of the snapshot at {step}"),
-            Self::Sum { step, .. } => write!(f, "the sum of {step}"),
+            Self::Sum { sum, .. } => sum.fmt(f),
             Self::Lent { generation, step, share } => write!(f, "{share} of the checkpoint at {step}, for {generation}"),
             Self::LentManifest { generation, step } => {
                 write!(f, "the manifest of the checkpoint at {step}, for {generation}")
@@ -81,10 +83,11 @@ pub(super) enum When {
 pub(super) enum Answer {
     /// So many bytes of a share follow.
     Share { bytes: u64, hash: StateHash },
-    /// So many bytes of a sum follow. The donor had applied `keeper_at` updates.
+    /// So many bytes of a sum follow, which is this generation's. The donor had applied `keeper_at` updates.
     Sum {
         bytes: u64,
         hash: StateHash,
+        generation: Generation,
         trailer: Trailer,
         keeper_at: Step,
     },
@@ -101,10 +104,8 @@ pub(super) enum Answer {
 pub struct FollowedSum {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// The orders that closed it.
-    pub trailer: Trailer,
-    /// Updates that the keeper had applied when it answered.
-    pub keeper_at: Step,
+    /// What is said of it.
+    pub told: Followed,
 }
 
 /// Why a transfer failed. A joiner asks another holder; for a member that is behind, the coordinator is told which worker
@@ -129,8 +130,8 @@ pub enum FetchError {
         #[source]
         source: FrameError,
     },
-    /// The donor does not have it any more.
-    #[error("worker {donor} was asked for something of {asked}, but stands at {stands_at}")]
+    /// The donor does not have it any more; or, of a sum, has one that is added to another state.
+    #[error("worker {donor} was asked for something of {asked}, and does not have it: it stands at {stands_at}")]
     NotHere {
         /// The donor.
         donor: WorkerId,
@@ -176,43 +177,44 @@ pub enum FetchError {
 }
 
 impl Peers {
-    /// Fetches the sum of `step` from `donor`, which must have it; `expected` bytes.
+    /// Fetches a sum from `donor`, which must have it; `expected` bytes.
     ///
     /// # Errors
     /// See [`FetchError`].
     pub async fn fetch_sum(
         self: &Arc<Self>,
         donor: MemberAddress,
-        step: Step,
+        wanted: WantedSum,
         expected: usize,
     ) -> Result<Vec<u8>, FetchError> {
-        let when = When::Now;
-        let sum = self.receive_sum(donor, Request::Sum { step, when }, expected).await?;
+        let sum = self.receive_sum(donor, wanted, When::Now, expected).await?;
         Ok(sum.bytes)
     }
 
-    /// Gets the sum of `step` from a keeper, which may have to wait for it; `expected` bytes.
+    /// Gets a sum from a keeper, which may have to wait for it; `expected` bytes.
     pub(super) async fn follow_sum(
         self: &Arc<Self>,
         keeper: MemberAddress,
-        step: Step,
+        wanted: WantedSum,
         expected: usize,
     ) -> Result<FollowedSum, FetchError> {
-        let when = When::Soon;
-        self.receive_sum(keeper, Request::Sum { step, when }, expected).await
+        self.receive_sum(keeper, wanted, When::Soon, expected).await
     }
 
     async fn receive_sum(
         self: &Arc<Self>,
         member: MemberAddress,
-        request: Request,
+        wanted: WantedSum,
+        when: When,
         expected: usize,
     ) -> Result<FollowedSum, FetchError> {
         let donor = member.worker;
+        let request = Request::Sum { sum: wanted, when };
         let (answer, mut load) = self.ask(member, request).await?;
         let Answer::Sum {
             bytes,
             hash,
+            generation,
             trailer,
             keeper_at,
         } = answer
@@ -220,16 +222,23 @@ impl Peers {
             return Err(no_load(donor, request, answer));
         };
         check_length(donor, expected, bytes)?;
+        if generation < wanted.before {
+            let before = wanted.before;
+            let reason = format!("it offers a sum of {generation}, to be added to a state that one of {before} has led to");
+            return Err(FetchError::Broken { donor, reason });
+        }
         let mut data = vec![0; expected];
         self.receive(donor, &mut load, &mut data).await?;
         let hashed = self.environment.blocking(move || (StateHash::of(&data), data)).await;
         let (found, bytes) = hashed.ok_or_else(|| ending(donor))?;
         check_hash(donor, hash, found)?;
-        Ok(FollowedSum {
-            bytes,
+        let told = Followed {
+            step: wanted.step,
+            generation,
             trailer,
             keeper_at,
-        })
+        };
+        Ok(FollowedSum { bytes, told })
     }
 
     /// Fetches the whole state at `step` from `donor`.
@@ -326,7 +335,7 @@ impl Peers {
         let _ = send.finish();
         match request {
             Request::Share { step, .. } => fault::reached(Point::Copying, step),
-            Request::Sum { step, when: When::Soon } => fault::reached(Point::Following, step),
+            Request::Sum { sum, when: When::Soon } => fault::reached(Point::Following, sum.step),
             Request::Sum { when: When::Now, .. } | Request::Lent { .. } | Request::LentManifest { .. } => {}
         }
         let answered = read_frame::<Answered>(&mut receive, STREAM_HELLO_BYTES)
@@ -349,10 +358,8 @@ impl Peers {
 
 fn no_load(donor: WorkerId, request: Request, answer: Answer) -> FetchError {
     let asked = match request {
-        Request::Share { step, .. }
-        | Request::Sum { step, .. }
-        | Request::Lent { step, .. }
-        | Request::LentManifest { step, .. } => step,
+        Request::Share { step, .. } | Request::Lent { step, .. } | Request::LentManifest { step, .. } => step,
+        Request::Sum { sum, .. } => sum.step,
     };
     match answer {
         Answer::NotHere { stands_at } => FetchError::NotHere { donor, asked, stands_at },

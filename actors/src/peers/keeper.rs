@@ -4,10 +4,11 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use sardana_protocol::lineage::WantedSum;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{StateHash, StatePieces};
-use sardana_protocol::words::Step;
+use sardana_protocol::words::{Generation, Step};
 
 use crate::room::Reserve;
 
@@ -22,11 +23,11 @@ pub trait Keeper: Debug + Send + Sync {
     /// The state at `step`, as soon as it can be copied. None if the state stands elsewhere by then, or the worker ends.
     fn state_at(&self, step: Step) -> BoxFuture<'_, Option<Bytes>>;
 
-    /// The sum of `step`, if it is here.
-    fn sum_of(&self, step: Step) -> Option<Box<dyn OutgoingSum>>;
+    /// The sum, if it is here.
+    fn sum_of(&self, wanted: WantedSum) -> Option<Box<dyn OutgoingSum>>;
 
-    /// The sum of `step`. Waits for it if it is yet to come. None once it cannot come any more.
-    fn coming_sum(&self, step: Step) -> BoxFuture<'_, Option<Box<dyn OutgoingSum>>>;
+    /// The sum. Waits for it if it is yet to come. None once it cannot come any more.
+    fn coming_sum(&self, wanted: WantedSum) -> BoxFuture<'_, Option<Box<dyn OutgoingSum>>>;
 
     /// The hash of a share that has these bytes, which count as moved as they are hashed. Takes a while: not for a thread that others
     /// wait for.
@@ -59,6 +60,9 @@ pub trait OutgoingSum: Send + Sync {
 
     /// The orders for the boundary after it.
     fn trailer(&self) -> Trailer;
+
+    /// The generation whose sum it is.
+    fn generation(&self) -> Generation;
 
     /// The hash of its bytes. May take a while: not for a thread that others wait for.
     fn hash(&self) -> StateHash;

@@ -9,6 +9,7 @@ use quinn::{Connection, RecvStream, SendStream};
 use sardana_net::log::{bounded, refused};
 use sardana_net::wire::{FrameError, read_frame, write_frame};
 use sardana_protocol::limits::NAMING_DEADLINE;
+use sardana_protocol::lineage::WantedSum;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::words::{Generation, Step, WorkerId};
 use sardana_storage::manifest;
@@ -89,9 +90,9 @@ impl Peers {
             Request::Share { step, share } => self.loaded(self.share(step, share).await, step),
             Request::Lent { generation, step, share } => return self.give_lent(generation, (step, share), send).await,
             Request::LentManifest { generation, .. } => return self.give_manifest(generation, send).await,
-            Request::Sum { step, when } => match self.sum(step, when).await {
+            Request::Sum { sum: wanted, when } => match self.sum(wanted, when).await {
                 Some(sum) => {
-                    let trailer = sum.trailer();
+                    let (generation, trailer) = (sum.generation(), sum.trailer());
                     // What of it other workers have is copied for this.
                     let told = move || (sum.bytes(), sum.hash());
                     let Some((bytes, hash)) = self.environment.blocking(told).await else {
@@ -100,13 +101,14 @@ impl Peers {
                     let told = Answer::Sum {
                         bytes: bytes.len() as u64,
                         hash,
+                        generation,
                         trailer,
                         keeper_at: self.keeper.step(),
                     };
                     let load = Load {
                         bytes,
                         point: Point::ServingSum,
-                        step,
+                        step: wanted.step,
                     };
                     (told, Some(load))
                 }
@@ -206,10 +208,10 @@ impl Peers {
         self.environment.blocking(hash).await
     }
 
-    async fn sum(&self, step: Step, when: When) -> Option<Box<dyn OutgoingSum>> {
+    async fn sum(&self, wanted: WantedSum, when: When) -> Option<Box<dyn OutgoingSum>> {
         match when {
-            When::Now => self.keeper.sum_of(step),
-            When::Soon => self.keeper.coming_sum(step).await,
+            When::Now => self.keeper.sum_of(wanted),
+            When::Soon => self.keeper.coming_sum(wanted).await,
         }
     }
 

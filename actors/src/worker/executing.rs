@@ -54,14 +54,9 @@ impl State {
             NetworkCommand::Unprepare => self.rings.unprepare(),
             NetworkCommand::MakeRoom { shares } => self.transfers.make_room(shares),
             NetworkCommand::Admit { joiners } => self.peers.name(PeerGroup::Joiners, joiners),
-            NetworkCommand::Fetch {
-                generation,
-                what,
-                step,
-                donor,
-            } => self.transfers.fetch(myself, generation, what, step, donor),
+            NetworkCommand::Fetch { generation, what, donor } => self.transfers.fetch(myself, generation, what, donor),
             NetworkCommand::Copy(snapshot) => self.transfers.copy(myself, *snapshot),
-            NetworkCommand::Follow { step, snapshot } => self.transfers.follow(myself, *snapshot, step),
+            NetworkCommand::Follow { sum, snapshot } => self.transfers.follow(myself, *snapshot, sum),
             NetworkCommand::EndCopy => self.transfers.end_copy(),
             NetworkCommand::EndSave => self.saver.end(),
             NetworkCommand::Restore {

@@ -2,11 +2,12 @@
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use sardana_protocol::lineage::WantedSum;
 use sardana_protocol::member::Member;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{StateHash, StatePieces, share_hash};
-use sardana_protocol::words::Step;
+use sardana_protocol::words::{Generation, Step};
 
 use super::driver::names_watched;
 use super::{KeptSum, StepDriver};
@@ -30,12 +31,12 @@ impl Keeper for StepDriver {
         Box::pin(Self::state_at(self, step))
     }
 
-    fn sum_of(&self, step: Step) -> Option<Box<dyn OutgoingSum>> {
-        Self::sum_of(self, step).map(outgoing)
+    fn sum_of(&self, wanted: WantedSum) -> Option<Box<dyn OutgoingSum>> {
+        Self::sum_of(self, wanted).map(outgoing)
     }
 
-    fn coming_sum(&self, step: Step) -> BoxFuture<'_, Option<Box<dyn OutgoingSum>>> {
-        Box::pin(async move { Self::coming_sum(self, step).await.map(outgoing) })
+    fn coming_sum(&self, wanted: WantedSum) -> BoxFuture<'_, Option<Box<dyn OutgoingSum>>> {
+        Box::pin(async move { Self::coming_sum(self, wanted).await.map(outgoing) })
     }
 
     fn hash(&self, pieces: &StatePieces, share: Share, bytes: &[u8]) -> StateHash {
@@ -67,7 +68,11 @@ impl OutgoingSum for KeptSum {
     }
 
     fn trailer(&self) -> Trailer {
-        Self::trailer(self)
+        self.closed().trailer
+    }
+
+    fn generation(&self) -> Generation {
+        self.closed().lineage.last
     }
 
     fn hash(&self) -> StateHash {

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use ractor::ActorRef;
 use sardana_collectives::gradient::Sum;
 use sardana_protocol::limits::HASHING_SIGN;
+use sardana_protocol::lineage::WantedSum;
 use sardana_protocol::member::{Event, Lacking};
 use sardana_protocol::messages::{MemberAddress, Restore, Snapshot};
 use sardana_protocol::snapshot::{Share, SnapshotId};
@@ -31,7 +32,7 @@ pub(super) struct Serial(u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Goal {
     State,
-    Sum(Step),
+    Sum(WantedSum),
 }
 
 /// What a worker fetches: at most one thing to join, and one to catch up.
@@ -70,8 +71,8 @@ impl Transfers {
     }
 
     /// Gets the sum of `step` from a keeper. If that is under way, only the keepers have changed.
-    pub(super) fn follow(&mut self, worker: &ActorRef<Message>, snapshot: Snapshot, step: Step) {
-        self.join(worker, snapshot, Goal::Sum(step));
+    pub(super) fn follow(&mut self, worker: &ActorRef<Message>, snapshot: Snapshot, sum: WantedSum) {
+        self.join(worker, snapshot, Goal::Sum(sum));
     }
 
     fn join(&mut self, worker: &ActorRef<Message>, snapshot: Snapshot, goal: Goal) {
@@ -92,7 +93,7 @@ impl Transfers {
             let shares = known.read(|snapshot| snapshot.shares.clone());
             let came = match goal {
                 Goal::State => copied(id, peers.copy_state(&known).await, shares),
-                Goal::Sum(step) => followed(step, &driver, peers.follow(&known, step, driver.layout().bytes()).await),
+                Goal::Sum(sum) => followed(&driver, peers.follow(&known, sum, driver.layout().bytes()).await),
             };
             let came = came.map_err(|reason| {
                 tracing::warn!(snapshot = %id, error = %reason, "joining failed");
@@ -124,20 +125,14 @@ impl Transfers {
     }
 
     /// Fetches what a member of `generation` lacks.
-    pub(super) fn fetch(
-        &mut self,
-        worker: &ActorRef<Message>,
-        generation: Generation,
-        what: Lacking,
-        step: Step,
-        donor: MemberAddress,
-    ) {
+    pub(super) fn fetch(&mut self, worker: &ActorRef<Message>, generation: Generation, what: Lacking, donor: MemberAddress) {
         let (peers, driver, worker) = (Arc::clone(&self.peers), Arc::clone(&self.driver), worker.clone());
         let fetching = async move {
+            let step = what.step();
             fault::reached(Point::Fetch, step);
             let fetched = match what {
-                Lacking::Sum => fetched_sum(&peers, &driver, generation, step, donor).await,
-                Lacking::State => fetched_state(&peers, generation, step, donor).await,
+                Lacking::Sum(wanted) => fetched_sum(&peers, &driver, generation, wanted, donor).await,
+                Lacking::State(step) => fetched_state(&peers, generation, step, donor).await,
             };
             let message = match fetched {
                 Ok(arrival) => Message::Fetched(arrival),
@@ -248,27 +243,23 @@ fn copied(snapshot: SnapshotId, copied: Result<Bytes, CopyError>, shares: Vec<St
     Ok(Arrival::Copied { snapshot, state })
 }
 
-fn followed(step: Step, driver: &StepDriver, followed: Result<FollowedSum, CopyError>) -> Result<Arrival, String> {
-    let FollowedSum {
-        bytes,
-        trailer,
-        keeper_at,
-    } = followed.map_err(|error| error.to_string())?;
-    let sum = Sum::from_bytes(step, driver.layout(), bytes).map_err(|error| error.to_string())?;
-    Ok(Arrival::Followed { trailer, keeper_at, sum })
+fn followed(driver: &StepDriver, followed: Result<FollowedSum, CopyError>) -> Result<Arrival, String> {
+    let FollowedSum { bytes, told } = followed.map_err(|error| error.to_string())?;
+    let sum = Sum::from_bytes(told.step, driver.layout(), bytes).map_err(|error| error.to_string())?;
+    Ok(Arrival::Followed { told, sum })
 }
 
 async fn fetched_sum(
     peers: &Arc<Peers>,
     driver: &StepDriver,
     generation: Generation,
-    step: Step,
+    wanted: WantedSum,
     donor: MemberAddress,
 ) -> Result<Arrival, String> {
     let layout = driver.layout();
-    let bytes = peers.fetch_sum(donor, step, layout.bytes()).await;
+    let bytes = peers.fetch_sum(donor, wanted, layout.bytes()).await;
     let bytes = bytes.map_err(|error| error.to_string())?;
-    let sum = Sum::from_bytes(step, layout, bytes).map_err(|error| error.to_string())?;
+    let sum = Sum::from_bytes(wanted.step, layout, bytes).map_err(|error| error.to_string())?;
     Ok(Arrival::FetchedSum { generation, sum })
 }
 

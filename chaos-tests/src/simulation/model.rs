@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::job::Order;
+use sardana_protocol::lineage::{Lineage, WantedSum};
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{StateHash, share_hash};
@@ -22,6 +23,14 @@ pub(crate) struct Sum {
     pub(crate) step: Step,
     pub(crate) gradients: Rc<[(u32, u64)]>,
     pub(crate) trailer: Trailer,
+    /// Of the state that it leads to, once it is applied.
+    pub(crate) lineage: Lineage,
+}
+
+impl Sum {
+    pub(crate) fn is(&self, wanted: WantedSum) -> bool {
+        self.step == wanted.step && self.lineage.leads_on_from(wanted.before)
+    }
 }
 
 /// Scrambles two numbers into one; not symmetric, so that order shows.

@@ -59,7 +59,7 @@ fn standing() -> Standing {
     Standing {
         step: Step::new(9),
         lineage: Lineage {
-            last: Some(GENERATION),
+            last: GENERATION,
             before: None,
         },
         kept: vec![ShardRange::new(0, 2), ShardRange::new(5, 6)],
@@ -83,13 +83,13 @@ pub(super) fn device_memory() -> DeviceMemory {
 
 pub(super) const DEVICE_MEMORY: &str = "01\"3\" fb2c01 fb2d01 04 fc00001000 02 06";
 
-const STANDING: &str = "09  01 0107  00  02 0002 0506  0108  00";
+const STANDING: &str = "09  0107  00  02 0002 0506  0108  00";
 
 #[test]
 fn a_frame() {
     let mut frame = Vec::new();
     write_frame_blocking(&mut frame, &WorkerMessage::Ready { generation: GENERATION }, 16).unwrap();
-    assert_eq!(frame, bytes("0e00 0000 03000000  01 01 07"));
+    assert_eq!(frame, bytes("0f00 0000 03000000  01 01 07"));
 }
 
 fn identity(hash: StateHash) -> JobIdentity {

@@ -43,7 +43,7 @@ fn order(catch_up: CatchUp) -> Box<Form> {
         ],
         step: Step::new(9),
         lineage: Lineage {
-            last: Some(GENERATION),
+            last: GENERATION,
             before: Some(Generation::new(Incarnation::new(1), 6)),
         },
         first: Part::Ordered(OrderedPart {
@@ -68,7 +68,7 @@ fn forms() {
     let form = |catch_up| CoordinatorMessage::Form(order(catch_up));
     let head = format!(
         "01 0107 01 03 {} 02 00 05 00 0a000001 01 02 06 01 00000000000000000000000000000001 02 \
-         09 01 0107 01 0106 00 02 0003 00 010002 0809 010100 00 00 010200 01 01 0408 01 0000 0102",
+         09 0107 01 0106 00 02 0003 00 010002 0809 010100 00 00 010200 01 01 0408 01 0000 0102",
         "dd".repeat(32)
     );
     golden(&form(CatchUp::None), &format!("{head} 00 00 04 010c 00"));
@@ -108,7 +108,7 @@ fn direct_parts() {
         }))
     };
     let head = format!(
-        "01 0107 01 03 {} 02 00 05 00 0a000001 01 02 06 01 00000000000000000000000000000001 02 09 01 0107 01 0106",
+        "01 0107 01 03 {} 02 00 05 00 0a000001 01 02 06 01 00000000000000000000000000000001 02 09 0107 01 0106",
         "dd".repeat(32)
     );
     let other = Owner::There {

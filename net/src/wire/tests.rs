@@ -29,7 +29,7 @@ use crate::trust::Credentials;
 const GENERATION: Generation = Generation::new(Incarnation::new(u64::MAX), u64::MAX);
 const STEP: Step = Step::new(u64::MAX);
 const LINEAGE: Lineage = Lineage {
-    last: Some(GENERATION),
+    last: GENERATION,
     before: Some(GENERATION),
 };
 

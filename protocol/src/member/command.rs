@@ -2,6 +2,7 @@
 
 use strum::{IntoStaticStr, VariantNames};
 
+use crate::lineage::WantedSum;
 use crate::messages::{Form, MemberAddress, Restore, Save, Snapshot, Trailer, WorkerMessage};
 use crate::snapshot::{Share, SnapshotId};
 use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
@@ -134,19 +135,17 @@ pub enum NetworkCommand {
         generation: Generation,
         /// Sum or state.
         what: Lacking,
-        /// The step of the sum, or of the state.
-        step: Step,
         /// The donor.
         donor: MemberAddress,
     },
     /// Copy all shares of this snapshot from their holders, then say [`Event::Copied`] with the state, or [`Event::CopyFailed`].
     /// Given again for the same snapshot when a holder is gone: go on with the others.
     Copy(Box<Snapshot>),
-    /// Get the sum of this step from one of its keepers, which may have to wait for it, then say [`Event::Followed`] with the sum, or
+    /// Get this sum from one of its keepers, which may have to wait for it, then say [`Event::Followed`] with the sum, or
     /// [`Event::CopyFailed`].
     Follow {
-        /// The step.
-        step: Step,
+        /// Which.
+        sum: WantedSum,
         /// The keepers to ask, in this order.
         snapshot: Box<Snapshot>,
     },
@@ -171,8 +170,18 @@ pub enum NetworkCommand {
 /// What a member that is behind fetches from a donor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lacking {
-    /// The sum of the step that its own state stands at.
-    Sum,
-    /// The state.
-    State,
+    /// The sum that is to be added to its own state.
+    Sum(WantedSum),
+    /// The state at this step.
+    State(Step),
+}
+
+impl Lacking {
+    /// The step of it.
+    #[must_use]
+    pub const fn step(self) -> Step {
+        match self {
+            Self::Sum(WantedSum { step, .. }) | Self::State(step) => step,
+        }
+    }
 }

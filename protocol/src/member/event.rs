@@ -10,6 +10,19 @@ use crate::words::{Generation, Incarnation, Pace, ShardRange, Step, WorkerId};
 #[cfg(doc)]
 use super::{Command, NetworkCommand};
 
+/// A sum that a keeper has handed to a joiner that follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Followed {
+    /// Its step.
+    pub step: Step,
+    /// The generation whose sum it is.
+    pub generation: Generation,
+    /// The trailer that closed it.
+    pub trailer: Trailer,
+    /// Updates that the keeper had applied when it answered.
+    pub keeper_at: Step,
+}
+
 /// What happened. One list, as all of it is one story to the machine: what each event does depends on those before it, from any side.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
@@ -69,14 +82,7 @@ pub enum Event {
         snapshot: SnapshotId,
     },
     /// The sum that [`NetworkCommand::Follow`] asked for is here.
-    Followed {
-        /// Its step.
-        step: Step,
-        /// The trailer that closed it.
-        trailer: Trailer,
-        /// Updates that the keeper had applied when it answered.
-        keeper_at: Step,
-    },
+    Followed(Followed),
     /// No holder gave what [`NetworkCommand::Copy`] or [`NetworkCommand::Follow`] asked for.
     CopyFailed {
         /// The snapshot.

@@ -5,11 +5,11 @@
 
 use super::Member;
 use super::command::{Command, NetworkCommand};
-use super::seat::Seat;
+use super::event::Followed;
 use super::update::Update;
 use crate::job::Order;
 use crate::limits::MAX_HOLDERS;
-use crate::lineage::Lineage;
+use crate::lineage::{Lineage, WantedSum};
 use crate::messages::{Snapshot, Trailer, WorkerMessage};
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
@@ -32,7 +32,7 @@ pub(super) struct Follow {
     /// The sum that was asked for.
     asked: Option<Step>,
     /// The sum that came while the one before it was being applied.
-    aside: Option<(Step, Trailer)>,
+    aside: Option<Followed>,
     /// Whether the coordinator was told that this joiner has caught up.
     told: bool,
 }
@@ -147,14 +147,18 @@ impl Member {
 
     fn ask(&mut self, step: Step, out: &mut Vec<Command>) {
         let end = self.job.end;
+        // The one after the one that is being applied is asked for already.
+        let state = if step > self.step { self.coming } else { self.lineage };
         let Some(follow) = &mut self.joining.follow else { return };
         if step >= end {
             follow.asked = None;
             return;
         }
         follow.asked = Some(step);
+        let before = state.last;
+        let sum = WantedSum { step, before };
         out.push(Command::Network(NetworkCommand::Follow {
-            step,
+            sum,
             snapshot: Box::new(follow.snapshot.clone()),
         }));
     }
@@ -166,7 +170,7 @@ impl Member {
         };
         if follow.snapshot.id == snapshot && follow.stage == Stage::Copying {
             follow.stage = Stage::Loading;
-            let lineage = Lineage::of_a_copy(self.job.order);
+            let lineage = Lineage::of(self.job.order, snapshot.generation);
             self.comes(Update::Fetched(snapshot.step), lineage);
             out.push(Command::Accept {
                 trailer: Trailer::Continue,
@@ -198,41 +202,35 @@ impl Member {
         self.joining.given_up = Some(given_up);
     }
 
-    pub(super) fn followed(&mut self, step: Step, trailer: Trailer, keeper_at: Step, out: &mut Vec<Command>) {
+    pub(super) fn followed(&mut self, sum: Followed, out: &mut Vec<Command>) {
+        let Followed { step, trailer, .. } = sum;
         let (mine, idle) = (self.step, self.update == Update::None);
-        let lineage = self.followed_by(trailer);
         let Some(follow) = self.joining.follow.as_mut().filter(|follow| follow.asked == Some(step)) else {
             return;
         };
         follow.asked = None;
-        if step == mine && idle {
+        let is_next = step == mine && idle;
+        if is_next {
             out.push(Command::Accept { trailer });
-            (self.update, self.coming) = (Update::Summed(trailer), lineage);
         } else if step == mine.next() && !idle {
             if bites(Bug::AsideDropped) {
                 return;
             }
-            follow.aside = Some((step, trailer));
+            follow.aside = Some(sum);
             out.push(Command::LayAside);
         } else {
             // It was asked for in the wrong order, which does not happen; the right one is asked for again.
             return self.ask(mine, out);
         }
-        if keeper_at <= step.next() && !follow.told {
+        if sum.keeper_at <= step.next() && !follow.told {
             follow.told = true;
             let snapshot = follow.snapshot.id;
             out.push(Command::Send(WorkerMessage::CaughtUp { snapshot, step }));
         }
-        if follow.aside.is_none() {
+        if is_next {
+            self.comes(Update::Summed(trailer), self.led_on_by(sum.generation));
             self.ask_after(step, trailer, out);
         }
-    }
-
-    /// After the update by a sum with this trailer, which another worker has handed on: it is known whose it is where it lets this joiner in.
-    fn followed_by(&self, trailer: Trailer) -> Lineage {
-        let ends = |next: &&Seat| trailer == Trailer::Switch(next.form.generation);
-        let lets_in = self.next.as_ref().filter(ends);
-        lets_in.map_or_else(|| self.led_on_by(None), |next| next.form.lineage)
     }
 
     /// Says with a heartbeat that it has caught up: the coordinator does not ask for it.
@@ -267,8 +265,9 @@ impl Member {
                 let step = self.step;
                 self.ask(step, out);
             }
-            (Stage::Following, Some((step, trailer))) => {
-                self.comes(Update::Summed(trailer), self.followed_by(trailer));
+            (Stage::Following, Some(sum)) => {
+                let Followed { step, trailer, .. } = sum;
+                self.comes(Update::Summed(trailer), self.led_on_by(sum.generation));
                 out.push(Command::AcceptAside { trailer });
                 self.ask_after(step, trailer, out);
             }

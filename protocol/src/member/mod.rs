@@ -29,7 +29,7 @@ mod tests;
 mod update;
 
 pub use command::{Command, Lacking, NetworkCommand};
-pub use event::{Event, Heartbeat, Work};
+pub use event::{Event, Followed, Heartbeat, Work};
 use following::Joining;
 pub use group::{GroupCommand, GroupEvent, GroupMember};
 use halting::Promise;
@@ -135,7 +135,8 @@ impl Member {
     #[must_use]
     pub fn introduction(&self) -> Introduction {
         Introduction {
-            generation: self.promise.generation,
+            // A joiner follows sums of generations that it is no member of.
+            generation: self.promise.generation.max(self.lineage.last),
             incarnation: self.promise.incarnation,
             seat: self.seat.as_ref().map(Seat::told),
             training: self.seat.is_some() || self.promise.owed.is_some(),
@@ -234,11 +235,7 @@ impl Member {
             Event::Hashing { snapshot } => self.hashing(snapshot, out),
             Event::Snapshotted { snapshot, shares } => self.snapshotted(snapshot, shares, out),
             Event::Copied { snapshot } => self.copied(snapshot, out),
-            Event::Followed {
-                step,
-                trailer,
-                keeper_at,
-            } => self.followed(step, trailer, keeper_at, out),
+            Event::Followed(sum) => self.followed(sum, out),
             Event::CopyFailed { snapshot, reason } => self.copy_failed(snapshot, reason, out),
             Event::LinksReady { generation } => self.links_ready(generation, out),
             Event::LinkBroken { generation, peer } => self.link_broken(generation, peer, out),

@@ -163,10 +163,9 @@ impl Member {
         self.unprepare(out);
         self.end_copy(out);
         match form.catch_up {
-            CatchUp::None => self.lineage = form.lineage,
             // What it has computed with another state of this step is in vain.
             CatchUp::State { .. } if self.step == form.step => self.tally.this_step = 0,
-            CatchUp::State { .. } | CatchUp::Checkpoint | CatchUp::Sum { .. } => {}
+            CatchUp::None | CatchUp::State { .. } | CatchUp::Checkpoint | CatchUp::Sum { .. } => {}
         }
         let seat = Seat::new(form.clone());
         let alone = seat.alone();
@@ -241,14 +240,16 @@ impl Member {
 
     /// A trailer has ended this generation at the boundary where the state stands now.
     pub(super) fn switch(&mut self, generation: Generation, out: &mut Vec<Command>) {
-        if self.is_prepared(generation) {
+        let joins = self.seat.is_none();
+        if let Some(next) = self.next.as_ref().filter(|next| next.form.generation == generation) {
             let step = self.step;
-            let joins = self.seat.is_none();
+            if joins && !self.lineage.is_same(next.form.lineage) {
+                let reason = format!("{generation} begins with another state of {step} than this worker's");
+                self.give_up(reason, out);
+                return self.go_on(out);
+            }
             self.seat = self.next.take().map(|mut seat| {
                 seat.form.step = step;
-                if joins {
-                    self.lineage = seat.form.lineage;
-                }
                 self.reports.from = self.reports.from.max(seat.form.report_from);
                 seat
             });
@@ -263,7 +264,7 @@ impl Member {
             return self.go_on(out);
         }
         // A joiner that follows sees the trailers of others, too.
-        if self.seat.is_some() {
+        if !joins {
             // If all halt here, this is what they leave behind.
             self.take_last_snapshot(out);
             // A joiner that comes in its place does not have the reports of the steps before its snapshot.
@@ -284,8 +285,8 @@ impl Member {
     fn fits(&self, form: &Form) -> bool {
         match form.catch_up {
             CatchUp::None if bites(Bug::StaleMember) => self.step.next() >= form.step,
-            CatchUp::None => self.step == form.step && self.lineage.may_be(form.lineage),
-            CatchUp::Sum { .. } => self.step.next() == form.step && form.lineage.before == self.lineage.last,
+            CatchUp::None => self.step == form.step && self.lineage.is_same(form.lineage),
+            CatchUp::Sum { .. } => self.step.next() == form.step && form.lineage.leads_on_from(self.lineage.last),
             CatchUp::State { .. } | CatchUp::Checkpoint => self.step <= form.step,
         }
     }
@@ -300,17 +301,16 @@ impl Member {
     }
 
     fn catch_up(&mut self, form: &Form, out: &mut Vec<Command>) {
-        let (what, from, step) = match form.catch_up {
+        let (what, from) = match form.catch_up {
             CatchUp::None => return self.begin(out),
-            CatchUp::Sum { from } => (Lacking::Sum, from, self.step),
-            CatchUp::State { from } => (Lacking::State, from, form.step),
+            CatchUp::Sum { from } => (Lacking::Sum(self.sum_to_come()), from),
+            CatchUp::State { from } => (Lacking::State(form.step), from),
             CatchUp::Checkpoint => return self.restore(form, out),
         };
         if let Some(donor) = form.peer(from) {
             out.push(Command::Network(NetworkCommand::Fetch {
                 generation: form.generation,
                 what,
-                step,
                 donor,
             }));
         }

@@ -5,7 +5,7 @@ use super::command::{Command, NetworkCommand};
 use super::event::Heartbeat;
 use super::pieces::Credit;
 use super::seat::Seat;
-use crate::lineage::Lineage;
+use crate::lineage::{Lineage, WantedSum};
 use crate::messages::{CatchUp, StepReport, Tally, Trailer};
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, ShardRange, Step};
@@ -77,7 +77,7 @@ impl Member {
                 trailer,
             });
             let generation = seat.form.generation;
-            self.comes(Update::Summed(trailer), self.led_on_by(Some(generation)));
+            self.comes(Update::Summed(trailer), self.led_on_by(generation));
         }
     }
 
@@ -86,8 +86,22 @@ impl Member {
         (self.update, self.coming) = (update, lineage);
     }
 
-    /// After an update by a sum of this generation, if it is known.
-    pub(super) fn led_on_by(&self, generation: Option<Generation>) -> Lineage {
+    /// Of the state that the update under way leads to.
+    #[must_use]
+    pub const fn coming_lineage(&self) -> Lineage {
+        self.coming
+    }
+
+    /// The sum that is to be added to the state that is here.
+    pub(super) fn sum_to_come(&self) -> WantedSum {
+        WantedSum {
+            step: self.step,
+            before: self.lineage.last,
+        }
+    }
+
+    /// After an update by a sum of this generation.
+    pub(super) fn led_on_by(&self, generation: Generation) -> Lineage {
         self.lineage.led_on(self.job.order, generation)
     }
 
@@ -95,7 +109,7 @@ impl Member {
         let current = self.step == step && self.update == Update::None;
         if self.seated(generation).is_some_and(|seat| seat.catching_up == CatchUp::None) && current {
             out.push(Command::Accept { trailer });
-            self.comes(Update::Summed(trailer), self.led_on_by(Some(generation)));
+            self.comes(Update::Summed(trailer), self.led_on_by(generation));
         }
     }
 
@@ -104,10 +118,10 @@ impl Member {
         let Some(seat) = self.seated(generation).filter(|_| idle) else {
             return;
         };
-        let lineage = seat.form.lineage;
-        let update = match seat.catching_up {
-            CatchUp::Sum { .. } if step == mine => Update::Summed(Trailer::Continue),
-            CatchUp::State { .. } | CatchUp::Checkpoint if step == seat.form.step => Update::Fetched(step),
+        let theirs = seat.form.lineage;
+        let (update, lineage) = match seat.catching_up {
+            CatchUp::Sum { .. } if step == mine => (Update::Summed(Trailer::Continue), self.led_on_by(theirs.last)),
+            CatchUp::State { .. } | CatchUp::Checkpoint if step == seat.form.step => (Update::Fetched(step), theirs),
             CatchUp::None | CatchUp::Sum { .. } | CatchUp::State { .. } | CatchUp::Checkpoint => return,
         };
         self.comes(update, lineage);

@@ -19,10 +19,9 @@ pub(super) fn fetchers(catch_up: &[CatchUp]) -> BTreeMap<Rank, Vec<Rank>> {
     fetchers
 }
 
-/// The state that a generation starts from: that of one candidate, and of all that certainly have the same.
+/// The state that a generation starts from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Common {
-    holder: usize,
     pub(super) step: Step,
     pub(super) lineage: Lineage,
 }
@@ -38,26 +37,22 @@ impl Common {
         } else {
             steps().max()
         }?;
-        let there = standings().enumerate().filter(|(_, standing)| standing.step == step);
-        // The first of several that are alike.
-        let (holder, standing) = there.rev().max_by_key(|(_, standing)| standing.lineage)?;
-        Some(Self {
-            holder,
-            step,
-            lineage: standing.lineage,
-        })
+        let there = standings().filter(|standing| standing.step == step);
+        let lineage = there.map(|standing| standing.lineage).max()?;
+        Some(Self { step, lineage })
     }
 
-    /// Whether the candidate that comes at this place, and stands so, has it.
-    pub(super) fn is_had_by(self, place: usize, standing: &Standing) -> bool {
-        place == self.holder || (standing.step == self.step && standing.lineage.is_same(self.lineage))
+    /// Whether a candidate that stands so has it.
+    pub(super) fn is_had_by(self, standing: &Standing) -> bool {
+        standing.step == self.step && standing.lineage.is_same(self.lineage)
     }
 }
 
 /// What each member fetches, and from which donor, to come to the state of all. Donors take turns.
 pub(super) fn catch_up(common: Common, candidates: &[Candidate<'_>]) -> Vec<CatchUp> {
-    let has = |place: usize| candidates.get(place).is_some_and(|one| common.is_had_by(place, one.standing));
-    let holders: Vec<usize> = (0..candidates.len()).filter(|&place| has(place)).collect();
+    let standings = || candidates.iter().map(|candidate| candidate.standing);
+    let had_by = standings().enumerate().filter(|(_, standing)| common.is_had_by(standing));
+    let holders: Vec<usize> = had_by.map(|(place, _)| place).collect();
     let step = common.step;
     let has_sum = |standing: &Standing| standing.sum.is_some() && standing.sum == step.previous();
     // By the generation whose sum has led to the state that their own sum was added to.
@@ -68,19 +63,17 @@ pub(super) fn catch_up(common: Common, candidates: &[Candidate<'_>]) -> Vec<Catc
             summed.entry(standing.lineage.before).or_default().push(place);
         }
     }
-    candidates
-        .iter()
+    standings()
         .enumerate()
-        .map(|(turn, candidate)| {
-            let standing = candidate.standing;
+        .map(|(turn, standing)| {
             let stale = bites(Bug::StaleMember) && standing.step.next() == step;
-            if has(turn) || stale {
+            if common.is_had_by(standing) || stale {
                 return CatchUp::None;
             }
             // One more update is all that it lacks, if the sum is one of gradients that were computed with its state.
-            let behind = step.previous() == Some(standing.step) && standing.lineage.last.is_some();
+            let behind = step.previous() == Some(standing.step);
             let in_turn = |donors: &[usize]| Rank::at(donors[turn % donors.len()]);
-            match summed.get(&standing.lineage.last).filter(|_| behind) {
+            match summed.get(&Some(standing.lineage.last)).filter(|_| behind) {
                 Some(donors) => CatchUp::Sum { from: in_turn(donors) },
                 None => CatchUp::State { from: in_turn(&holders) },
             }

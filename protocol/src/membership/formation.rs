@@ -82,12 +82,11 @@ impl Formation {
         // A member that was told to stop is at that step, or one before.
         let stop_at = standings().filter_map(|standing| standing.stop_at).max();
         let stop_at = stop_at.map(|stop| stop.min(step.next()));
-        let has = |place: usize, standing: &Standing| common.is_some_and(|common| common.is_had_by(place, standing));
+        let has = |standing: &Standing| common.is_some_and(|common| common.is_had_by(standing));
         let seats: Vec<Seat> = candidates
             .iter()
-            .enumerate()
-            .map(|(place, one)| {
-                let kept = if has(place, one.standing) {
+            .map(|one| {
+                let kept = if has(one.standing) {
                     one.standing.kept.clone()
                 } else {
                     Vec::new()
@@ -107,19 +106,16 @@ impl Formation {
         // Where memory does not hold what is kept and what is missing, a rank that lacks some computes all of its range again.
         let retried = retry(order, shards, &seats).ok().filter(|_| !bites(Bug::KeptComputedAnew));
         // So does a rank whose gradients are those of another state.
-        let of_another = |(place, one): (usize, &Candidate<'_>)| {
-            one.standing.step == step && !one.standing.kept.is_empty() && !has(place, one.standing)
-        };
+        let of_another = |standing: &Standing| standing.step == step && !standing.kept.is_empty() && !has(standing);
         let drops_some = retried.is_none() && seats.iter().any(|seat| !seat.kept.is_empty())
-            || (common.is_some() && candidates.iter().enumerate().any(of_another));
+            || (common.is_some() && standings().any(of_another));
         let first = retried.unwrap_or_else(|| later.clone());
         let members: Vec<MemberAddress> = candidates.iter().map(|candidate| candidate.member).collect();
         let catch_up = match common {
             Some(common) => catch_up(common, candidates),
             None => vec![CatchUp::Checkpoint; candidates.len()],
         };
-        // What is not known has a name from here on: all members come to have it.
-        let lineage = common.map(|common| common.lineage).filter(|lineage| lineage.last.is_some());
+        let lineage = common.map(|common| common.lineage);
         Ok(Self {
             generation,
             step,
@@ -250,7 +246,7 @@ impl Formation {
             .unwrap_or(&CatchUp::None)
         {
             CatchUp::None if bites(Bug::StaleMember) => standing.step.next() >= self.step,
-            CatchUp::None => standing.step == self.step && standing.lineage.may_be(self.lineage),
+            CatchUp::None => standing.step == self.step && standing.lineage.is_same(self.lineage),
             CatchUp::Sum { .. } => standing.step.next() == self.step,
             CatchUp::State { .. } | CatchUp::Checkpoint => standing.step <= self.step,
         }

@@ -14,6 +14,7 @@ use tokio::task::yield_now;
 use super::following::{alone, train};
 use super::{BATCH_BYTES, FetchError, PeerGroup, Ring, large, pieces, soon, until, workers_with};
 use crate::peers::incoming::IncomingShare;
+use crate::testing;
 use crate::worker::{StepDriver, Task};
 
 /// Trains `driver` alone for one step, and then gives this state when asked.
@@ -53,16 +54,18 @@ async fn sums_and_states_are_fetched_or_it_is_said_why_not() {
     let donor = ring.members[0];
     let driver = &workers[0].driver;
     let training = donate(driver, &ring, Bytes::from_static(b"the state at step 1"));
-    until(|| driver.sum_of(Step::ZERO).is_some() && driver.read(Member::step) == Step::new(1)).await;
+    until(|| driver.sum_of(testing::sum(0)).is_some() && driver.read(Member::step) == Step::new(1)).await;
 
     let bytes = driver.layout().bytes();
-    let sum = workers[1].fetch_sum(donor, Step::ZERO, bytes).await.unwrap();
-    assert_eq!(sum, driver.sum_of(Step::ZERO).unwrap().sum().bytes());
-    let error = workers[1].fetch_sum(donor, Step::ZERO, bytes + 1).await.unwrap_err();
+    let sum = workers[1].fetch_sum(donor, testing::sum(0), bytes).await.unwrap();
+    assert_eq!(sum, driver.sum_of(testing::sum(0)).unwrap().sum().bytes());
+    let error = workers[1].fetch_sum(donor, testing::sum(0), bytes + 1).await.unwrap_err();
     assert!(error.to_string().contains("it trains another model"), "{error}");
-    let error = workers[1].fetch_sum(donor, Step::new(1), bytes).await.unwrap_err();
+    let error = workers[1].fetch_sum(donor, testing::sum(1), bytes).await.unwrap_err();
     assert!(
-        error.to_string().contains("asked for something of s1, but stands at s1"),
+        error
+            .to_string()
+            .contains("asked for something of s1, and does not have it: it stands at s1"),
         "{error}"
     );
 
@@ -97,7 +100,7 @@ async fn sums_and_states_are_fetched_or_it_is_said_why_not() {
     let error = workers[1].fetch_state(donor, Step::new(1)).await.unwrap_err();
     assert!(matches!(error, FetchError::NotHere { .. }), "{error}");
     workers[0].close("it ends").await;
-    let error = soon(workers[1].fetch_sum(donor, Step::ZERO, bytes)).await.unwrap_err();
+    let error = soon(workers[1].fetch_sum(donor, testing::sum(0), bytes)).await.unwrap_err();
     assert!(matches!(error, FetchError::Connect { .. }), "{error}");
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use sardana_net::quic::limits::PEER_BIDI_STREAMS;
-use sardana_protocol::member::{Command, Event};
+use sardana_protocol::member::{Command, Event, Followed};
 use sardana_protocol::messages::{CoordinatorMessage, Trailer};
-use sardana_protocol::words::{Step, WorkerId};
+use sardana_protocol::words::{Generation, Step, WorkerId};
 
 use super::joining::snapshot;
 use super::{CopyError, FollowedSum, PeerGroup, Ring, Worker, soon, until, workers};
@@ -52,7 +52,7 @@ pub(super) fn train(driver: &StepDriver) -> KeptSum {
 fn follow(workers: &[Worker], known: &Holders, step: u64) -> tokio::task::JoinHandle<Result<FollowedSum, CopyError>> {
     let (joiner, known) = (Arc::clone(&workers[2].peers), Arc::clone(known));
     let bytes = workers[2].driver.layout().bytes();
-    tokio::spawn(async move { soon(joiner.follow(&known, Step::new(step), bytes)).await })
+    tokio::spawn(async move { soon(joiner.follow(&known, testing::sum(step), bytes)).await })
 }
 
 #[tokio::test]
@@ -67,8 +67,12 @@ async fn a_sum_that_is_there_or_kept_is_given() {
     let kept = follow(&workers, &known, 0).await.unwrap().unwrap();
     let expected = FollowedSum {
         bytes: first.bytes().to_vec(),
-        trailer: Trailer::Continue,
-        keeper_at: Step::new(4),
+        told: Followed {
+            step: Step::ZERO,
+            generation: Generation::NONE,
+            trailer: Trailer::Continue,
+            keeper_at: Step::new(4),
+        },
     };
     assert_eq!(kept, expected);
 }
@@ -82,7 +86,7 @@ async fn a_keeper_waits_for_a_sum_and_gives_it_before_it_is_applied() {
     let sum = compute(driver);
     let followed = coming.await.unwrap().unwrap();
     assert_eq!(followed.bytes, sum.bytes());
-    assert_eq!(followed.keeper_at, Step::ZERO, "it is being applied, not yet applied");
+    assert_eq!(followed.told.keeper_at, Step::ZERO, "it is being applied, not yet applied");
 }
 
 #[tokio::test]
@@ -95,7 +99,10 @@ async fn the_trailer_comes_with_the_sum() {
     });
     driver.handle(close);
     train(driver);
-    assert_eq!(follow(&workers, &known, 0).await.unwrap().unwrap().trailer, Trailer::Stop);
+    assert_eq!(
+        follow(&workers, &known, 0).await.unwrap().unwrap().told.trailer,
+        Trailer::Stop
+    );
 }
 
 #[tokio::test]

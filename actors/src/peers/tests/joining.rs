@@ -184,7 +184,7 @@ async fn what_nobody_gives_is_told_with_all_reasons() {
         error.contains("share 0 of 3") && error.contains("at s5") && error.contains("worker w0"),
         "{error}"
     );
-    assert!(error.contains("but stands at s0; the one at place 2 is gone"), "{error}");
+    assert!(error.contains("it stands at s0; the one at place 2 is gone"), "{error}");
 }
 
 #[tokio::test]

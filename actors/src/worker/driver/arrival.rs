@@ -4,7 +4,7 @@ use bytes::Bytes;
 use sardana_collectives::alone;
 use sardana_collectives::gradient::{GradientBuffer, Sum};
 use sardana_collectives::layout::Layout;
-use sardana_protocol::member::Event;
+use sardana_protocol::member::{Event, Followed};
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
@@ -59,10 +59,8 @@ pub enum Arrival {
     },
     /// The next sum that a joiner follows with.
     Followed {
-        /// The trailer that closed it.
-        trailer: Trailer,
-        /// Updates that the keeper had applied when it answered.
-        keeper_at: Step,
+        /// What the keeper has said of it.
+        told: Followed,
         /// The sum.
         sum: Sum,
     },
@@ -117,15 +115,7 @@ impl Arrival {
             }
             Self::FetchedState { generation, step, state } => (Event::Fetched { generation, step }, Payload::State(state)),
             Self::Copied { snapshot, state } => (Event::Copied { snapshot }, Payload::State(state)),
-            Self::Followed { trailer, keeper_at, sum } => {
-                let step = sum.step();
-                let event = Event::Followed {
-                    step,
-                    trailer,
-                    keeper_at,
-                };
-                (event, Payload::Sum(sum))
-            }
+            Self::Followed { told, sum } => (Event::Followed(told), Payload::Sum(sum)),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What other workers may have of this one: shares of a snapshot, sums, and the state.
 
 use bytes::Bytes;
+use sardana_protocol::lineage::WantedSum;
 use sardana_protocol::member::Event;
 use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::words::Step;
@@ -34,16 +35,16 @@ impl StepDriver {
         self.changed.notify_all();
     }
 
-    /// The sum of `step`, if it is here.
+    /// The sum, if it is here.
     #[must_use]
-    pub fn sum_of(&self, step: Step) -> Option<KeptSum> {
-        self.lock().keeping.sum(step)
+    pub fn sum_of(&self, wanted: WantedSum) -> Option<KeptSum> {
+        self.lock().keeping.sum(wanted)
     }
 
-    /// The sum of `step`. Waits for it if it is yet to come. None once it cannot come any more: it was let go of, the state was
-    /// replaced by a later one, or the worker ends.
-    pub async fn coming_sum(&self, step: Step) -> Option<KeptSum> {
-        let coming = self.lock().coming_sum(step);
+    /// The sum. Waits for it if it is yet to come. None once it cannot come any more: it was let go of, the state was
+    /// replaced by another one, the sum of that step was added to another state, or the worker ends.
+    pub async fn coming_sum(&self, wanted: WantedSum) -> Option<KeptSum> {
+        let coming = self.lock().coming_sum(wanted);
         match coming {
             Ok(sum) => Some(sum),
             Err(receiver) => receiver?.await.ok(),

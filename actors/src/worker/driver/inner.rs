@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sardana_collectives::layout::Layout;
 use sardana_collectives::ring::RingInput;
+use sardana_protocol::lineage::WantedSum;
 use sardana_protocol::member::{Command, Event, Member, NetworkCommand};
 use sardana_protocol::messages::{StepReport, Trailer, WorkerMessage};
 use sardana_protocol::snapshot::{Share, SnapshotId};
@@ -129,12 +130,12 @@ impl Inner {
         self.keeping.disappoint(None);
     }
 
-    /// The sum of `step`, or a channel on which it comes. Neither if it cannot come any more.
-    pub(super) fn coming_sum(&mut self, step: Step) -> Result<KeptSum, Option<oneshot::Receiver<KeptSum>>> {
-        match self.keeping.sum(step) {
+    /// The sum, or a channel on which it comes. Neither if it cannot come any more.
+    pub(super) fn coming_sum(&mut self, wanted: WantedSum) -> Result<KeptSum, Option<oneshot::Receiver<KeptSum>>> {
+        match self.keeping.sum(wanted) {
             Some(sum) => Ok(sum),
-            None if self.over || step < self.member.step() => Err(None),
-            None => Err(Some(self.keeping.wait(step))),
+            None if self.over || wanted.step < self.member.step() => Err(None),
+            None => Err(Some(self.keeping.wait(wanted))),
         }
     }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use sardana_collectives::gradient::Sum;
 use sardana_protocol::checkpoint::PieceHash;
+use sardana_protocol::lineage::{Lineage, WantedSum};
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::state::{StateHash, StatePieces, share_hash};
@@ -20,7 +21,16 @@ use crate::room::Room;
 #[derive(Debug, Clone)]
 pub struct KeptSum {
     kept: Arc<Hashed>,
-    trailer: Trailer,
+    closed: Closed,
+}
+
+/// What is said of a finished sum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Closed {
+    /// The orders for the boundary after it.
+    pub trailer: Trailer,
+    /// Of the state that it leads to.
+    pub lineage: Lineage,
 }
 
 /// A sum, and its hash once somebody has asked for it.
@@ -40,24 +50,24 @@ impl Hashed {
 }
 
 impl KeptSum {
-    pub(super) fn new(sum: Sum, trailer: Trailer) -> Self {
+    pub(super) fn new(sum: Sum, closed: Closed) -> Self {
         Self {
             kept: Arc::new(Hashed::new(sum)),
-            trailer,
+            closed,
         }
     }
 
     /// Another sum in the same memory. What was there is returned, unless a task still reads it.
-    fn renewed(mut self, sum: Sum, trailer: Trailer) -> (Self, Option<Sum>) {
+    fn renewed(mut self, sum: Sum, closed: Closed) -> (Self, Option<Sum>) {
         match Arc::get_mut(&mut self.kept) {
             Some(kept) => {
                 let old = std::mem::replace(kept, Hashed::new(sum));
-                (Self { trailer, ..self }, Some(old.sum))
+                (Self { closed, ..self }, Some(old.sum))
             }
             None => {
                 // It was applied, and is kept for others, who read it on the host.
                 self.sum().let_go_elsewhere();
-                (Self::new(sum, trailer), None)
+                (Self::new(sum, closed), None)
             }
         }
     }
@@ -73,10 +83,15 @@ impl KeptSum {
         Arc::into_inner(self.kept).map(|kept| kept.sum)
     }
 
-    /// The orders for the boundary after it.
+    /// What is said of it.
     #[must_use]
-    pub const fn trailer(&self) -> Trailer {
-        self.trailer
+    pub const fn closed(&self) -> Closed {
+        self.closed
+    }
+
+    /// Whether it is the sum that `wanted` speaks of.
+    fn is(&self, wanted: WantedSum) -> bool {
+        self.sum().step() == wanted.step && self.closed.lineage.leads_on_from(wanted.before)
     }
 
     /// The hash of its bytes. The first call computes it, which takes a while: not for a thread that others wait for.
@@ -152,7 +167,7 @@ pub(super) struct Keeping {
     sums: BTreeMap<Step, KeptSum>,
     /// The newest snapshot that was asked for, and what is hashed of it.
     snapshot: Option<(SnapshotId, Vec<HeldShare>)>,
-    waiting: Vec<(Step, oneshot::Sender<KeptSum>)>,
+    waiting: Vec<(WantedSum, oneshot::Sender<KeptSum>)>,
     copy_to: CopyTo,
 }
 
@@ -189,15 +204,18 @@ impl Keeping {
 
     /// The training thread applies this sum now. Each task that waits for it gets it. Returned are what is applied, and the sum before, unless a
     /// task still reads that.
-    pub(super) fn renew(&mut self, sum: Sum, trailer: Trailer) -> (KeptSum, Option<Sum>) {
+    pub(super) fn renew(&mut self, sum: Sum, closed: Closed) -> (KeptSum, Option<Sum>) {
         let (newest, old) = match self.newest.take() {
-            Some(newest) => newest.renewed(sum, trailer),
-            None => (KeptSum::new(sum, trailer), None),
+            Some(newest) => newest.renewed(sum, closed),
+            None => (KeptSum::new(sum, closed), None),
         };
         let step = newest.sum().step();
-        for (_, waiter) in self.waiting.extract_if(.., |(waited, _)| *waited == step) {
-            // A task that has given up needs nothing.
-            let _ = waiter.send(newest.clone());
+        // A task that waits for a sum of this step that is added to another state is told that there is none.
+        for (wanted, waiter) in self.waiting.extract_if(.., |(wanted, _)| wanted.step == step) {
+            if newest.is(wanted) {
+                // A task that has given up needs nothing.
+                let _ = waiter.send(newest.clone());
+            }
         }
         self.newest = Some(newest.clone());
         (newest, old)
@@ -210,22 +228,26 @@ impl Keeping {
         }
     }
 
-    pub(super) fn sum(&self, step: Step) -> Option<KeptSum> {
-        let newest = self.newest.as_ref().filter(|sum| sum.sum().step() == step);
-        newest.or_else(|| self.sums.get(&step)).cloned()
+    pub(super) fn sum(&self, wanted: WantedSum) -> Option<KeptSum> {
+        let sums = [self.newest.as_ref(), self.sums.get(&wanted.step)];
+        sums.into_iter().flatten().find(|sum| sum.is(wanted)).cloned()
     }
 
-    /// Is told when the sum of `step` is there. The channel ends if that cannot be any more.
-    pub(super) fn wait(&mut self, step: Step) -> oneshot::Receiver<KeptSum> {
+    /// Is told when that sum is there. The channel ends if that cannot be any more.
+    pub(super) fn wait(&mut self, wanted: WantedSum) -> oneshot::Receiver<KeptSum> {
         let (sender, receiver) = oneshot::channel();
         self.waiting.retain(|(_, waiter)| !waiter.is_closed());
-        self.waiting.push((step, sender));
+        let is_past = self.newest.as_ref().is_some_and(|newest| newest.sum().step() == wanted.step);
+        if !is_past {
+            self.waiting.push((wanted, sender));
+        }
         receiver
     }
 
     /// No task is told any more of sums before `step`; of none at all if there is no step.
     pub(super) fn disappoint(&mut self, before: Option<Step>) {
-        self.waiting.retain(|(step, _)| before.is_some_and(|before| *step >= before));
+        self.waiting
+            .retain(|(wanted, _)| before.is_some_and(|before| wanted.step >= before));
     }
 
     /// Starts anew with this snapshot. Returns the sums that are not kept any more.

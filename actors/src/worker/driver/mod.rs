@@ -40,7 +40,7 @@ use crate::room::{Reserve, Room};
 pub use arrival::{Arrival, Mismatch, SavedState};
 use inner::Inner;
 pub(crate) use keeping::names_watched;
-pub use keeping::{HeldShare, KeptSum};
+pub use keeping::{Closed, HeldShare, KeptSum};
 pub use moved::Moved;
 pub use outbox::{ActorCommand, Outbox};
 use present_ring::{PresentRing, Summed};

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::arrival::{Alone, Mismatch};
 use super::inner::Inner;
+use super::keeping::Closed;
 use super::{Gradient, Task};
 
 impl Inner {
@@ -113,7 +114,11 @@ impl Inner {
     }
 
     fn apply(&mut self, sum: Sum, trailer: Trailer) -> Task {
-        let (sum, old) = self.keeping.renew(sum, trailer);
+        let closed = Closed {
+            trailer,
+            lineage: self.member.coming_lineage(),
+        };
+        let (sum, old) = self.keeping.renew(sum, closed);
         self.buffers.recycle(old);
         self.meter.update_begins(Instant::now());
         Task::Apply { sum }

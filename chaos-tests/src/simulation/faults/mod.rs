@@ -24,11 +24,12 @@ mod slow;
 mod spoil;
 mod stall;
 mod storm;
+mod sum_lost;
 mod vanish;
 
 use std::time::Duration;
 
-use sardana_protocol::words::WorkerId;
+use sardana_protocol::words::{Step, WorkerId};
 use strum::VariantArray;
 
 use super::calendar::Happening;
@@ -122,6 +123,8 @@ faults! {
     Spoil: "copy goes bad", Saved, spoil;
     /// The coordinator's process ends while a checkpoint is written, or a depot's.
     CrashSaving: "crash while saving", Saved, crash_while_saving;
+    /// The first member that has the sum of a step is lost with it.
+    SumLost: "the first with a sum lost", Fast, lose_sum;
 }
 
 /// A later part of a fault.
@@ -131,6 +134,8 @@ pub(crate) enum Later {
     Die(WorkerId),
     /// The host's network goes down once more.
     Flap { worker: WorkerId, left: u64 },
+    /// The member that has a sum is lost.
+    SumLost { worker: WorkerId, step: Step },
     /// A worker is as fast as before.
     Recover(WorkerId),
     /// The network is as good as before.
@@ -155,12 +160,14 @@ enum Strikes {
     Uncounted,
     /// Jobs that are saved. After none of these is it unknown how many gradients were computed.
     Saved,
+    /// Jobs in fast order.
+    Fast,
 }
 
 impl Fault {
     /// All faults that strike any job.
     pub(crate) fn of_any_job() -> Vec<Self> {
-        Self::that(|strikes| strikes != Strikes::Saved)
+        Self::that(|strikes| matches!(strikes, Strikes::Counted | Strikes::Uncounted))
     }
 
     /// Faults of any job after which it is known how many gradients were computed.
@@ -213,6 +220,7 @@ impl World {
         match later {
             Later::Die(worker) => self.take_away(worker),
             Later::Flap { worker, left } => self.flap(worker, left),
+            Later::SumLost { worker, step } => self.sum_lost(worker, step),
             Later::Recover(worker) => self.recover(worker),
             Later::Calm => self.calm(),
             Later::Unskew => {

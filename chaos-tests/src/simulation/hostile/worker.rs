@@ -2,7 +2,7 @@
 
 use sardana_protocol::data::DataFingerprint;
 use sardana_protocol::job::{Compression, JobSpec, LastBatch, Order};
-use sardana_protocol::member::{Event, Heartbeat, Member, Work};
+use sardana_protocol::member::{Event, Followed, Heartbeat, Member, Work};
 use sardana_protocol::messages::{CoordinatorMessage, StepReport, Trailer};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
@@ -101,11 +101,12 @@ fn of_peers(member: &Member, generation: Generation, ear: &Ear, dice: &mut Dice)
         6 => Event::Copied {
             snapshot: ear.changed(&snapshot, dice),
         },
-        7 => Event::Followed {
+        7 => Event::Followed(Followed {
             step,
+            generation: ear.changed(&generation, dice),
             trailer,
             keeper_at,
-        },
+        }),
         _ => Event::RoomMade,
     })
 }

@@ -21,8 +21,8 @@ impl Law {
     /// What a joiner is handed it applies, at once or once the update before it has ended: it need not come twice, unless the joiner
     /// begins anew.
     pub(super) fn asks_for_sums(&mut self, worker: WorkerId, command: &Command) -> Held {
-        if let Command::Network(NetworkCommand::Follow { step, .. }) = command {
-            let (step, had) = (*step, self.followed.get(&worker).copied());
+        if let Command::Network(NetworkCommand::Follow { sum, .. }) = command {
+            let (step, had) = (sum.step, self.followed.get(&worker).copied());
             self.check("a sum comes once", had.is_none_or(|had| step > had), || {
                 format!("{worker} asks for the sum of {step}, and has had that of {had:?}")
             })?;

@@ -134,11 +134,12 @@ impl Swarm {
         let swarm = swarm.saved(&mut Dice::new(mix(seed ^ SAVES)));
         let swarm = Self {
             devices: Dice::new(mix(seed ^ DEVICES)).below(DEVICES_ONE_OF) == 0,
-            order: match Dice::new(mix(seed ^ FAST)).below(FAST_ONE_OF) {
-                0 => Order::Fast,
-                _ => Order::Exact,
-            },
             ..swarm
+        };
+        let mut dice = Dice::new(mix(seed ^ FAST));
+        let swarm = match dice.below(FAST_ONE_OF) {
+            0 => swarm.in_fast_order(&mut dice),
+            _ => swarm,
         };
         let mut dice = Dice::new(mix(seed ^ HEAVY));
         let swarm = match dice.below(HEAVY_ONE_OF) {
@@ -168,6 +169,13 @@ impl Swarm {
                 _ => swarm,
             },
         }
+    }
+
+    fn in_fast_order(mut self, dice: &mut Dice) -> Self {
+        self.order = Order::Fast;
+        let every = Duration::from_secs(between(dice, 10, 600));
+        self.faults.push((Fault::SumLost, every));
+        self
     }
 
     fn gradients_of(mut self, bytes: u64) -> Self {

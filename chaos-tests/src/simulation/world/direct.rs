@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use sardana_protocol::lineage::Lineage;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{Adding, DirectPart, HopEnd, Owner, Part};
 use sardana_protocol::words::{Generation, Step, WorkerId};
@@ -83,6 +84,7 @@ impl World {
                 step,
                 gradients,
                 trailer,
+                lineage: Lineage::default(),
             },
         );
     }

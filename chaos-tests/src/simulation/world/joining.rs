@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use sardana_protocol::limits::NAMING_DEADLINE;
-use sardana_protocol::member::{Event, Lacking};
+use sardana_protocol::lineage::WantedSum;
+use sardana_protocol::member::{Event, Followed, Lacking};
 use sardana_protocol::messages::{Snapshot, Trailer};
 use sardana_protocol::snapshot::{Share, holders_of, keepers_of};
 use sardana_protocol::words::{Step, WorkerId};
@@ -27,13 +28,17 @@ pub(crate) struct Joining {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Goal {
     State,
-    Sum(Step),
+    Sum(WantedSum),
 }
 
 impl Joining {
     /// Whether it copies a state.
     pub(crate) fn copies(&self) -> bool {
         matches!(self.goal, Some((Goal::State, _)))
+    }
+
+    fn waits_for(&self, step: Step) -> bool {
+        matches!(self.goal, Some((Goal::Sum(wanted), _)) if wanted.step == step)
     }
 
     pub(crate) fn end(&mut self) {
@@ -56,8 +61,8 @@ impl World {
         self.serial += 1;
         let serial = self.serial;
         let delay = match wanted.what {
-            Lacking::State => self.swarm.transfer,
-            Lacking::Sum => self.swarm.sum,
+            Lacking::State(_) => self.swarm.transfer,
+            Lacking::Sum(_) => self.swarm.sum,
         };
         if let Some(process) = self.processes.get_mut(&worker) {
             process.fetching = Some(Fetching { serial, ..wanted });
@@ -93,12 +98,12 @@ impl World {
             ring.is_some_and(|ring| ring.form.generation == wanted.generation)
         };
         let refuses = delivered.is_none() && self.answers(worker, donor).is_some_and(seated);
-        let held = self.law.donates(donor, worker, wanted.step, refuses);
+        let held = self.law.donates(donor, worker, wanted.what.step(), refuses);
         self.require(held);
         if let Some(process) = self.processes.get_mut(&worker) {
             process.fetching = None;
         }
-        let (generation, step) = (wanted.generation, wanted.step);
+        let (generation, step) = (wanted.generation, wanted.what.step());
         match delivered {
             Some(data) => self.leave_for(worker, Event::Fetched { generation, step }, data),
             None => {
@@ -119,8 +124,8 @@ impl World {
         self.join(worker, Goal::State, snapshot);
     }
 
-    pub(super) fn follow(&mut self, worker: WorkerId, step: Step, snapshot: Snapshot) {
-        self.join(worker, Goal::Sum(step), snapshot);
+    pub(super) fn follow(&mut self, worker: WorkerId, sum: WantedSum, snapshot: Snapshot) {
+        self.join(worker, Goal::Sum(sum), snapshot);
     }
 
     /// Begins to copy or follow; if that is under way, only the holders have changed.
@@ -171,15 +176,15 @@ impl World {
                 Ok(Answer::Never) => failed("a share"),
                 Err(violation) => return self.require(Err(violation)),
             },
-            Goal::Sum(step) => match self.followed(worker, step, &snapshot, since) {
+            Goal::Sum(wanted) => match self.followed(worker, wanted, &snapshot, since) {
                 Answer::Here((sum, keeper_at)) => {
-                    let trailer = sum.trailer;
-                    self.law.follows_up_to(worker, step);
-                    let event = Event::Followed {
-                        step,
-                        trailer,
+                    self.law.follows_up_to(worker, wanted.step);
+                    let event = Event::Followed(Followed {
+                        step: wanted.step,
+                        generation: sum.lineage.last,
+                        trailer: sum.trailer,
                         keeper_at,
-                    };
+                    });
                     (event, Data::Sum(sum))
                 }
                 Answer::Wait => return self.transfer_again(worker, serial),
@@ -190,6 +195,20 @@ impl World {
             process.joining.goal = None;
         }
         self.member(worker, event, data);
+    }
+
+    /// Whether a joiner waits for the sum of this step.
+    pub(crate) fn is_awaited(&self, step: Step) -> bool {
+        self.processes.values().any(|process| process.joining.waits_for(step))
+    }
+
+    /// Joiners that wait for the sum of this step get it at once, if it is there.
+    pub(crate) fn hand_to_joiners(&mut self, step: Step) {
+        let waiting = self.processes.iter().filter(|(_, process)| process.joining.waits_for(step));
+        let waiting: Vec<_> = waiting.map(|(&worker, process)| (worker, process.joining.serial)).collect();
+        for (worker, serial) in waiting {
+            self.transferred(worker, serial);
+        }
     }
 
     /// A joiner that follows and has nothing to apply waits for the next sum, unless the last one said that there is none.
@@ -259,11 +278,11 @@ impl World {
         Ok(Answer::Here(state))
     }
 
-    fn followed(&self, joiner: WorkerId, step: Step, snapshot: &Snapshot, since: Duration) -> Answer<(Sum, Step)> {
+    fn followed(&self, joiner: WorkerId, wanted: WantedSum, snapshot: &Snapshot, since: Duration) -> Answer<(Sum, Step)> {
         let of = u32::try_from(snapshot.holders.len()).unwrap_or(u32::MAX);
         let waited = self.now().saturating_sub(since);
         let mut waits = false;
-        for place in keepers_of(step, of) {
+        for place in keepers_of(wanted.step, of) {
             let Some(keeper) = snapshot.holders.get(place as usize).copied().flatten() else {
                 continue;
             };
@@ -272,14 +291,13 @@ impl World {
                 continue;
             };
             let (keeping, at) = (&process.keeping, process.member.step());
-            let newest = process.sum.as_ref().filter(|sum| sum.step == step);
             if !keeping.admitted.contains(&joiner) {
                 waits |= waited < NAMING_DEADLINE;
-            } else if let Some(sum) = newest.or_else(|| keeping.sums.get(&step)) {
+            } else if let Some(sum) = process.sum_of(wanted) {
                 return Answer::Here((sum.clone(), at));
             } else {
                 // It is yet to come.
-                waits |= at <= step;
+                waits |= at <= wanted.step;
             }
         }
         if waits { Answer::Wait } else { Answer::Never }

@@ -83,6 +83,8 @@ pub(crate) struct World {
     pub(crate) coming: usize,
     /// When successors are started, where one agent decides it. Else chance decides.
     pub(crate) replacing: Option<Replacing>,
+    /// Whether the first member that has a sum is to be lost with it.
+    pub(crate) loses_sum: bool,
     /// Whether faults have ended.
     pub(crate) healed: bool,
     /// Why the run is over before its time, if it is.
@@ -159,6 +161,7 @@ impl World {
             serial: 0,
             coming: 0,
             replacing: None,
+            loses_sum: false,
             healed: false,
             broken: None,
             done: None,

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use sardana_protocol::job::{JobSpec, Order};
+use sardana_protocol::lineage::{Lineage, WantedSum};
 use sardana_protocol::member::{Lacking, Member, Work};
 use sardana_protocol::messages::{Form, MemberAddress, Motion, Trailer, WorkerMessage};
 use sardana_protocol::plan::{HopEnd, HopId, Part};
@@ -108,7 +109,6 @@ pub(crate) struct Fetching {
     pub(crate) serial: u64,
     pub(crate) since: Duration,
     pub(crate) generation: Generation,
-    pub(crate) step: Step,
     pub(crate) donor: MemberAddress,
     pub(crate) what: Lacking,
 }
@@ -289,13 +289,25 @@ impl Process {
     /// What this process, as a donor, has of what is wanted.
     pub(crate) fn donate(&self, wanted: &Fetching) -> Option<Data> {
         match wanted.what {
-            Lacking::Sum => {
-                let newest = self.sum.as_ref().filter(|sum| sum.step == wanted.step);
-                let sum = newest.or_else(|| self.keeping.sums.get(&wanted.step))?;
-                Some(Data::Sum(sum.clone()))
-            }
-            Lacking::State => (self.member.step() == wanted.step).then_some(Data::State(self.state)),
+            Lacking::Sum(wanted) => Some(Data::Sum(self.sum_of(wanted)?.clone())),
+            Lacking::State(step) => (self.member.step() == step).then_some(Data::State(self.state)),
         }
+    }
+
+    /// Whether it has the sum of this step, as one of those to come or as the newest.
+    pub(crate) fn has_sum_of(&self, step: Step) -> bool {
+        let comes = [self.accepted.as_ref(), Some(&self.joining.aside)];
+        let comes = comes.into_iter().flatten().filter_map(|data| match data {
+            Data::Sum(sum) => Some(sum),
+            Data::State(_) | Data::None => None,
+        });
+        comes.chain(&self.sum).any(|sum| sum.step == step)
+    }
+
+    /// The sum, if it is here.
+    pub(crate) fn sum_of(&self, wanted: WantedSum) -> Option<&Sum> {
+        let sums = [self.sum.as_ref(), self.keeping.sums.get(&wanted.step)];
+        sums.into_iter().flatten().find(|sum| sum.is(wanted))
     }
 
     /// Its training thread has done what it was doing.
@@ -309,7 +321,7 @@ impl Process {
 
     /// Only the training thread hands out a state.
     pub(crate) fn owes_forever(&self, wanted: &Fetching) -> bool {
-        self.hung && wanted.what == Lacking::State
+        self.hung && matches!(wanted.what, Lacking::State(_))
     }
 
     /// Whether it has computed as many gradients in the first step of its generation as it owes there, whatever became of them.
@@ -323,7 +335,10 @@ impl Process {
 
     pub(crate) fn take_sum(&mut self, step: Step) -> Option<Sum> {
         match self.accepted.take() {
-            Some(Data::Sum(sum)) if sum.step == step => Some(sum),
+            Some(Data::Sum(sum)) if sum.step == step => {
+                let lineage = self.member.coming_lineage();
+                Some(Sum { lineage, ..sum })
+            }
             Some(Data::Sum(_) | Data::State(_) | Data::None) | None => None,
         }
     }
@@ -341,6 +356,7 @@ impl Process {
             step: self.member.step(),
             gradients: Rc::from(gradients),
             trailer,
+            lineage: Lineage::default(),
         }));
     }
 }

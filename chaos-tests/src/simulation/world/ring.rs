@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use sardana_protocol::lineage::Lineage;
 use sardana_protocol::member::Event;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{HopEnd, HopId, OrderedPart, Part};
@@ -73,6 +74,7 @@ impl World {
                     step,
                     gradients: Rc::from(gradients),
                     trailer,
+                    lineage: Lineage::default(),
                 };
                 self.summed(worker, generation, sum);
             }
@@ -139,7 +141,10 @@ impl World {
             // Each rank has its own from each owner.
             Part::Direct(_) => None,
         };
-        if let Some(next) = end.and_then(|end| ring.member(end)) {
+        let next = end.and_then(|end| ring.member(end));
+        if let Some(next) = next
+            && !self.is_lost_with(worker, sum.step)
+        {
             let on = Happening::Summed {
                 worker: next,
                 generation,

@@ -123,24 +123,18 @@ impl World {
             NetworkCommand::Unprepare => process.next = None,
             NetworkCommand::MakeRoom { shares } => self.make_room(worker, !shares.is_empty()),
             NetworkCommand::Admit { joiners } => process.keeping.admitted = joiners,
-            NetworkCommand::Fetch {
-                generation,
-                what,
-                step,
-                donor,
-            } => self.fetch(
+            NetworkCommand::Fetch { generation, what, donor } => self.fetch(
                 worker,
                 Fetching {
                     serial: 0,
                     since: now,
                     generation,
-                    step,
                     donor,
                     what,
                 },
             ),
             NetworkCommand::Copy(snapshot) => self.copy(worker, *snapshot),
-            NetworkCommand::Follow { step, snapshot } => self.follow(worker, step, *snapshot),
+            NetworkCommand::Follow { sum, snapshot } => self.follow(worker, sum, *snapshot),
             NetworkCommand::EndCopy => process.joining.end(),
             NetworkCommand::EndSave => process.saves = Saves::default(),
             NetworkCommand::Restore { generation, restore, .. } => self.restore(worker, generation, *restore),

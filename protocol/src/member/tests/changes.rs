@@ -75,8 +75,7 @@ fn a_worker_one_step_behind_applies_the_sum_of_another() {
             Command::Connect(Box::new(behind)),
             Command::Network(NetworkCommand::Fetch {
                 generation: g(1),
-                what: Lacking::Sum,
-                step: s(0),
+                what: Lacking::Sum(sum_to_come(0)),
                 donor: member(1)
             }),
         ]
@@ -99,8 +98,7 @@ fn a_worker_without_the_state_loads_that_of_another() {
         commands[1],
         Command::Network(NetworkCommand::Fetch {
             generation: g(1),
-            what: Lacking::State,
-            step: s(7),
+            what: Lacking::State(s(7)),
             donor: member(0)
         })
     );

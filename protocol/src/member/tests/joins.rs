@@ -24,17 +24,18 @@ fn copy(worker: &mut Member, snapshot: Snapshot) -> Vec<Command> {
 
 fn follow(step: u64) -> Command {
     Command::Network(NetworkCommand::Follow {
-        step: s(step),
+        sum: sum_to_come(step),
         snapshot: Box::new(taken([true; 2])),
     })
 }
 
 fn followed(worker: &mut Member, step: u64, trailer: Trailer, keeper_at: u64) -> Vec<Command> {
-    worker.handle(Event::Followed {
+    worker.handle(Event::Followed(Followed {
         step: s(step),
+        generation: g(1),
         trailer,
         keeper_at: s(keeper_at),
-    })
+    }))
 }
 
 /// A joiner that has the snapshot's state and asks for the sum of s5.
@@ -95,10 +96,10 @@ fn a_joiner_copies_loads_and_asks_for_the_next_sum() {
     assert_eq!(worker.handle(copied(4)), [], "another snapshot");
     assert_eq!(worker.handle(copied(5)), [accept()]);
     assert_eq!(worker.handle(copied(5)), [], "once is enough");
-    let Some(Command::Network(NetworkCommand::Follow { step, .. })) = load(&mut worker, 5).pop() else {
+    let Some(Command::Network(NetworkCommand::Follow { sum, .. })) = load(&mut worker, 5).pop() else {
         panic!("it follows from the snapshot on");
     };
-    assert_eq!((step, worker.step()), (s(5), s(5)));
+    assert_eq!((sum.step, worker.step()), (s(5), s(5)));
 }
 
 #[test]
@@ -126,7 +127,7 @@ fn a_state_as_new_as_the_snapshot_is_not_copied_again() {
     let commands = copy(&mut worker, later);
     assert_eq!(commands[0], Command::Network(NetworkCommand::EndCopy));
     assert!(
-        matches!(commands[1], Command::Network(NetworkCommand::Follow { step, .. }) if step == s(6)),
+        matches!(commands[1], Command::Network(NetworkCommand::Follow { sum, .. }) if sum.step == s(6)),
         "BITS-1: {commands:?}"
     );
 }

@@ -12,8 +12,9 @@ mod snapshots;
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use super::{Command, Event, Heartbeat, Lacking, Member, NetworkCommand, Work};
+use super::{Command, Event, Followed, Heartbeat, Lacking, Member, NetworkCommand, Work};
 use crate::job::{Compression, JobSpec, LastBatch, Order};
+use crate::lineage::WantedSum;
 use crate::messages::{CatchUp, CoordinatorMessage, Form, MemberAddress, StepReport, Trailer, WorkerMessage};
 use crate::plan::{Part, Plan, Visit};
 use crate::snapshot::SnapshotId;
@@ -51,6 +52,14 @@ fn g(count: u64) -> Generation {
 
 fn s(step: u64) -> Step {
     Step::new(step)
+}
+
+/// A step's sum, of which there is one in exact order.
+fn sum_to_come(step: u64) -> WantedSum {
+    WantedSum {
+        step: s(step),
+        before: Generation::NONE,
+    }
 }
 
 fn snapshot(count: u64, step: u64) -> SnapshotId {

@@ -13,11 +13,11 @@ fn fast() -> Config {
 
 /// At this step, to which the sums of these generations have led, of an earlier life of the coordinator.
 fn led(step: u64, last: u64, before: u64) -> Standing {
-    let of = |count| (count > 0).then(|| Generation::new(Incarnation::new(0), count));
+    let of = |count| Generation::new(Incarnation::new(0), count);
     Standing {
         lineage: Lineage {
             last: of(last),
-            before: of(before),
+            before: Some(of(before)),
         },
         ..standing(step)
     }
@@ -60,17 +60,17 @@ fn a_sum_is_fetched_where_it_leads_on_from_the_fetchers_state() {
 }
 
 #[test]
-fn a_state_of_which_nothing_is_known_is_nobody_elses() {
-    let forms = told([led(5, 1, 1), led(5, 0, 0), led(4, 0, 0)]);
-    assert_eq!(ways(&forms), [CatchUp::None, FROM_0, FROM_0]);
-}
-
-#[test]
-fn where_nothing_is_known_of_any_the_first_ones_state_gets_a_name() {
-    let forms = told([led(5, 0, 0), led(5, 0, 0), led(5, 0, 0)]);
-    assert_eq!(ways(&forms), [CatchUp::None, FROM_0, FROM_0]);
-    let named = Lineage::of(Order::Fast, g(2));
-    assert!(forms.iter().all(|(_, form)| form.lineage == named));
+fn what_led_to_a_copied_state_before_is_known_from_others() {
+    let copied = || Standing {
+        lineage: Lineage::of(Order::Fast, Generation::new(Incarnation::new(0), 2)),
+        ..led(6, 2, 1)
+    };
+    let forms = told([copied(), led(6, 2, 1), led(5, 1, 1)]);
+    let sum = CatchUp::Sum { from: Rank::new(1) };
+    assert_eq!(ways(&forms), [CatchUp::None, CatchUp::None, sum]);
+    assert!(forms.iter().all(|(_, form)| form.lineage == led(6, 2, 1).lineage));
+    let forms = told([copied(), copied(), led(5, 1, 1)]);
+    assert_eq!(ways(&forms), [CatchUp::None, CatchUp::None, FROM_0], "not known of any");
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn a_sum_that_is_kept_lets_go_of_its_memory_elsewhere_once_the_next_one_is_appli
         compute(&driver, driver.next());
     }
     drop(apply(&driver, driver.next()));
-    let kept = driver.sum_of(Step::ZERO).unwrap();
+    let kept = driver.sum_of(testing::sum(0)).unwrap();
     assert_eq!(kept.sum().mean(driver.layout()).f64(0).unwrap(), [2.5 / 4.0; 3]);
     assert!(!held());
 }

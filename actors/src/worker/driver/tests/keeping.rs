@@ -1,5 +1,6 @@
 //! What the step driver keeps for others: shares of a snapshot, sums, and the tasks that wait for one.
 
+use sardana_protocol::lineage::{Lineage, WantedSum};
 use sardana_protocol::member::{Command, NetworkCommand};
 
 use super::*;
@@ -213,7 +214,7 @@ fn sums_are_kept_until_they_are_let_go_of() {
     for step in 0..6 {
         let sum = train(&driver);
         assert!(
-            std::ptr::eq(driver.sum_of(Step::new(step)).unwrap().sum(), sum.sum()),
+            std::ptr::eq(driver.sum_of(testing::sum(step)).unwrap().sum(), sum.sum()),
             "the newest is there"
         );
         // The first step after one whose sum was not kept has its memory, and must not have its hash.
@@ -226,7 +227,7 @@ fn sums_are_kept_until_they_are_let_go_of() {
     }
     assert_eq!(kept(&driver), [0, 1, 2, 4, 5]);
     for (step, here) in [(0, true), (2, true), (3, false), (5, true), (6, false)] {
-        let found = driver.sum_of(Step::new(step));
+        let found = driver.sum_of(testing::sum(step));
         assert_eq!(found.is_some(), here, "{step}");
         if let Some(found) = found {
             assert_eq!(found.sum().step(), Step::new(step));
@@ -244,7 +245,7 @@ fn sums_are_kept_until_they_are_let_go_of() {
     let_go(&driver, false, None);
     assert_eq!(kept(&driver), Vec::<u64>::new());
     assert!(
-        driver.sum_of(Step::new(6)).is_some(),
+        driver.sum_of(testing::sum(6)).is_some(),
         "the newest stays, for members that are behind"
     );
 }
@@ -254,7 +255,7 @@ fn a_kept_sum_is_not_rewritten_and_its_buffer_comes_back() {
     let (driver, _outbox) = alone();
     train(&driver);
     driver.execute(Command::KeepSum { step: Step::ZERO });
-    let kept = driver.sum_of(Step::ZERO).unwrap();
+    let kept = driver.sum_of(testing::sum(0)).unwrap();
     let (place, bytes) = (kept.bytes().as_ptr(), kept.bytes().to_vec());
     for _ in 0..4 {
         train(&driver);
@@ -271,16 +272,60 @@ fn who_only_follows_does_not_pile_up_buffers() {
     let (driver, _outbox) = driver(100, Order::Exact);
     for step in 0..50 {
         let sum = Sum::from_buffer(Step::new(step), GradientBuffer::zeros(driver.layout()));
-        let (_, old) = driver.lock().keeping.renew(sum, Trailer::Continue);
+        let closed = Closed {
+            trailer: Trailer::Continue,
+            lineage: Lineage::default(),
+        };
+        let (_, old) = driver.lock().keeping.renew(sum, closed);
         driver.lock().buffers.recycle(old);
     }
     assert!(driver.lock().buffers.free.len() <= 2);
 }
 
+#[tokio::test]
+async fn in_fast_order_a_sum_is_given_only_to_be_added_to_the_state_that_it_was_added_to() {
+    let (driver, _outbox) = driver(100, Order::Fast);
+    driver.handle(form_in(Order::Fast, 1, 0, &[SHARDS], 0));
+    let after = |step, before| WantedSum {
+        step: Step::new(step),
+        before,
+    };
+    let (first, other) = (generation(1), generation(2));
+    train(&driver);
+    driver.execute(Command::KeepSum { step: Step::ZERO });
+    let elsewhere = tokio::spawn({
+        let driver = Arc::clone(&driver);
+        async move { driver.coming_sum(after(1, other)).await.map(drop) }
+    });
+    while driver.waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let update = update(&driver);
+    assert!(
+        elsewhere.await.unwrap().is_none(),
+        "once it is known that its own is added to another state"
+    );
+    assert!(
+        driver.coming_sum(after(1, other)).await.is_none(),
+        "and who asks then is told at once"
+    );
+    let sum = driver.coming_sum(after(1, first)).await.expect("it is being applied");
+    assert_eq!(sum.closed().lineage.last, first);
+    apply(&driver, update);
+    for (wanted, here) in [
+        (after(0, Generation::NONE), true),
+        (after(0, first), false),
+        (after(1, first), true),
+        (after(1, Generation::NONE), false),
+    ] {
+        assert_eq!(driver.sum_of(wanted).is_some(), here, "{wanted:?}");
+    }
+}
+
 /// Asks for the sum of a step, and waits until that is known.
 async fn asked(driver: &Arc<StepDriver>, step: u64) -> tokio::task::JoinHandle<Option<KeptSum>> {
     let (asking, before) = (Arc::clone(driver), driver.waiting());
-    let task = tokio::spawn(async move { asking.coming_sum(Step::new(step)).await });
+    let task = tokio::spawn(async move { asking.coming_sum(testing::sum(step)).await });
     while driver.waiting() == before {
         tokio::task::yield_now().await;
     }
@@ -301,8 +346,8 @@ async fn who_waits_for_a_sum_gets_it_when_it_is_about_to_be_applied() {
     train(&driver);
     assert_eq!(later.await.unwrap().unwrap().sum().step(), Step::new(1));
     // A sum that is past and not kept does not come any more.
-    assert!(driver.coming_sum(Step::ZERO).await.is_none());
-    assert!(driver.coming_sum(Step::new(1)).await.is_some());
+    assert!(driver.coming_sum(testing::sum(0)).await.is_none());
+    assert!(driver.coming_sum(testing::sum(1)).await.is_some());
 }
 
 #[tokio::test]
@@ -317,7 +362,7 @@ async fn who_waits_in_vain_is_told() {
     let third = asked(&driver, 0).await;
     driver.end();
     assert!(third.await.unwrap().is_none());
-    assert!(driver.coming_sum(Step::ZERO).await.is_none());
+    assert!(driver.coming_sum(testing::sum(0)).await.is_none());
 
     // The state comes from another worker, beyond the sum.
     let (driver, _outbox) = self::driver(100, Order::Exact);

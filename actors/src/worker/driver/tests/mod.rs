@@ -287,7 +287,7 @@ fn a_sum_that_came_before_the_halt_is_applied_and_one_that_came_after_is_not() {
     sum(&driver, &mut inbox, generation(1), 3);
     driver.handle(halt(2));
     drop(apply(&driver, driver.next()));
-    assert!(driver.sum_of(Step::ZERO).is_some(), "kept for members that are behind");
+    assert!(driver.sum_of(testing::sum(0)).is_some(), "kept for members that are behind");
     let mut halted = None;
     while let Ok(message) = outbox.messages.try_recv() {
         if let WorkerMessage::Halted { standing, .. } = message {

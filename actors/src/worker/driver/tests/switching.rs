@@ -123,7 +123,7 @@ fn a_sum_carries_the_trailer_that_it_was_accepted_with() {
         sum: some_sum(&driver, 0),
     });
     apply(&driver, driver.next());
-    assert_eq!(driver.sum_of(Step::ZERO).unwrap().trailer(), Trailer::Stop);
+    assert_eq!(driver.sum_of(testing::sum(0)).unwrap().closed().trailer, Trailer::Stop);
     drop(outbox.commands.try_recv());
 
     let (driver, _outbox) = self::driver(10, Order::Exact);
@@ -133,7 +133,7 @@ fn a_sum_carries_the_trailer_that_it_was_accepted_with() {
         compute(&driver, driver.next());
     }
     apply(&driver, driver.next());
-    assert_eq!(driver.sum_of(Step::ZERO).unwrap().trailer(), Trailer::Stop);
+    assert_eq!(driver.sum_of(testing::sum(0)).unwrap().closed().trailer, Trailer::Stop);
 }
 
 #[test]
@@ -147,11 +147,11 @@ fn what_concerns_others_goes_to_the_actor() {
         holders: vec![None],
         shares: vec![StateHash::new([7; 32])],
     };
-    let (joiners, step) = (vec![WorkerId::new(8)], Step::new(5));
+    let (joiners, sum) = (vec![WorkerId::new(8)], testing::sum(5));
     driver.execute(Command::Network(NetworkCommand::Admit { joiners }));
     driver.execute(Command::Network(NetworkCommand::Copy(Box::new(snapshot.clone()))));
     driver.execute(Command::Network(NetworkCommand::Follow {
-        step,
+        sum,
         snapshot: Box::new(snapshot.clone()),
     }));
     driver.execute(Command::Network(NetworkCommand::EndCopy));
@@ -162,7 +162,7 @@ fn what_concerns_others_goes_to_the_actor() {
         matches!(outbox.commands.try_recv(), Ok(ActorCommand::Network(NetworkCommand::Copy(found))) if *found == snapshot)
     );
     assert!(
-        matches!(outbox.commands.try_recv(), Ok(ActorCommand::Network(NetworkCommand::Follow { step: found, snapshot: of })) if found == step && *of == snapshot)
+        matches!(outbox.commands.try_recv(), Ok(ActorCommand::Network(NetworkCommand::Follow { sum: found, snapshot: of })) if found == sum && *of == snapshot)
     );
     assert!(matches!(
         outbox.commands.try_recv(),
