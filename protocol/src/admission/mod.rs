@@ -146,6 +146,13 @@ pub fn admit(
         return Err(Refusal::Fenced { own, by });
     }
     sensible(hello)?;
+    let last = hello.introduction.standing.lineage.last;
+    if last > newest {
+        return Err(Refusal::Senseless {
+            expected: format!("a state that sums of generations up to {newest} have led to"),
+            found: format!("one of {last}"),
+        });
+    }
     match identity {
         Some(expected) => same_identity(expected, &hello.identity),
         None => Ok(()),

@@ -3,6 +3,7 @@
 use super::*;
 use crate::job::{Compression, Order};
 use crate::limits::MAX_GPU_BYTES;
+use crate::lineage::Lineage;
 use crate::memory::GradientMemory;
 use crate::samples;
 use crate::state::StateHash;
@@ -206,6 +207,29 @@ fn a_number_that_no_coordinator_can_have_fences_none() {
     for found in [MAX_LIVES_AHEAD + 1, u64::MAX] {
         assert!(matches!(says(found), Refusal::Senseless { .. }), "{found}");
     }
+}
+
+/// A joiner follows sums of generations that it is no member of; but none can be newer than the coordinator's.
+#[test]
+fn a_state_that_a_generation_to_come_has_led_to_is_refused() {
+    let g = |count| Generation::new(Incarnation::new(2), count);
+    let says = |last, newest| {
+        let mut found = hello();
+        found.identity.spec.order = Order::Fast;
+        found.introduction.standing.lineage = Lineage::of(Order::Fast, last);
+        admit(JOB, None, newest, Acquaintance::None, &found)
+    };
+    assert_eq!(says(g(4), g(4)), Ok(()));
+    assert_eq!(
+        says(g(4), Generation::new(Incarnation::new(3), 0)),
+        Ok(()),
+        "of an earlier life"
+    );
+    let refusal = says(g(5), g(4)).unwrap_err();
+    assert!(
+        matches!(refusal, Refusal::Senseless { .. }),
+        "no coordinator is fenced by it: {refusal}"
+    );
 }
 
 #[test]

@@ -135,8 +135,7 @@ impl Member {
     #[must_use]
     pub fn introduction(&self) -> Introduction {
         Introduction {
-            // A joiner follows sums of generations that it is no member of.
-            generation: self.promise.generation.max(self.lineage.last),
+            generation: self.promise.generation,
             incarnation: self.promise.incarnation,
             seat: self.seat.as_ref().map(Seat::told),
             training: self.seat.is_some() || self.promise.owed.is_some(),

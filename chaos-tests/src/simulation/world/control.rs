@@ -100,7 +100,11 @@ impl World {
         if self.liars.is_some() && !self.admits(worker, &introduction) {
             return self.exits(worker, "exit code 1");
         }
-        let report_from = machine.next_report();
+        let (newest, report_from) = (machine.generation(), machine.next_report());
+        if self.liars.is_none() {
+            let held = self.law.honest_says_hello(worker, introduction.standing.lineage.last, newest);
+            self.require(held);
+        }
         // It knows sooner than this side that its last connection is gone.
         if let Some(before) = self.coordinator.session_of(worker) {
             self.session_lost(worker, before);
