@@ -17,7 +17,7 @@ pub struct Lineage {
     /// That of its last update. [`Generation::NONE`] of the initial state, and always in exact order. Of a state that was read from a checkpoint, the
     /// generation that began with it.
     pub last: Generation,
-    /// That of the update before. None if it is not known: the state did not come by an update.
+    /// That of the update before. None if it is not known, as of a state that was copied, or read from a checkpoint.
     pub before: Option<Generation>,
 }
 
@@ -47,7 +47,8 @@ impl Default for Lineage {
 }
 
 impl Lineage {
-    /// Of a state to which a sum of `generation` has led, such as its snapshots are of; or with which it has begun, of a checkpoint.
+    /// Of a state to which a sum of `generation` has led, such as its snapshots are of; or with which it has begun, of a checkpoint. (The snapshot at the end of
+    /// a job may be of a generation that has summed nothing. A worker that copies that has the right state, and is taken for one that has another.)
     pub(crate) fn of(order: Order, generation: Generation) -> Self {
         Self::default().told_apart(order, generation, None)
     }

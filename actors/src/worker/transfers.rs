@@ -70,7 +70,7 @@ impl Transfers {
         self.join(worker, snapshot, Goal::State);
     }
 
-    /// Gets the sum of `step` from a keeper. If that is under way, only the keepers have changed.
+    /// Gets a sum from a keeper. If that is under way, only the keepers have changed.
     pub(super) fn follow(&mut self, worker: &ActorRef<Message>, snapshot: Snapshot, sum: WantedSum) {
         self.join(worker, snapshot, Goal::Sum(sum));
     }

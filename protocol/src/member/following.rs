@@ -9,7 +9,7 @@ use super::event::Followed;
 use super::update::Update;
 use crate::job::Order;
 use crate::limits::MAX_HOLDERS;
-use crate::lineage::{Lineage, WantedSum};
+use crate::lineage::Lineage;
 use crate::messages::{Snapshot, Trailer, WorkerMessage};
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
@@ -147,16 +147,13 @@ impl Member {
 
     fn ask(&mut self, step: Step, out: &mut Vec<Command>) {
         let end = self.job.end;
-        // The one after the one that is being applied is asked for already.
-        let state = if step > self.step { self.coming } else { self.lineage };
+        let sum = self.wanted(step);
         let Some(follow) = &mut self.joining.follow else { return };
         if step >= end {
             follow.asked = None;
             return;
         }
         follow.asked = Some(step);
-        let before = state.last;
-        let sum = WantedSum { step, before };
         out.push(Command::Network(NetworkCommand::Follow {
             sum,
             snapshot: Box::new(follow.snapshot.clone()),
@@ -200,14 +197,21 @@ impl Member {
         out.push(Command::Network(NetworkCommand::EndCopy));
         given_up.say(out);
         self.joining.given_up = Some(given_up);
+        // If it is to begin with that once more, then wholly.
+        self.joining.copied = None;
     }
 
     pub(super) fn followed(&mut self, sum: Followed, out: &mut Vec<Command>) {
         let Followed { step, trailer, .. } = sum;
         let (mine, idle) = (self.step, self.update == Update::None);
-        let Some(follow) = self.joining.follow.as_mut().filter(|follow| follow.asked == Some(step)) else {
+        let asked = |follow: &Follow| follow.asked == Some(step);
+        if !self.joining.follow.as_ref().is_some_and(asked) {
             return;
-        };
+        }
+        if let Err(reason) = self.may_be_handed(sum) {
+            return self.give_up(reason, out);
+        }
+        let Some(follow) = &mut self.joining.follow else { return };
         follow.asked = None;
         let is_next = step == mine && idle;
         if is_next {
@@ -231,6 +235,19 @@ impl Member {
             self.comes(Update::Summed(trailer), self.led_on_by(sum.generation));
             self.ask_after(step, trailer, out);
         }
+    }
+
+    /// Whether a keeper can have such a sum for this joiner. One of a later coordinator than has greeted it is not for it: with that it begins anew.
+    fn may_be_handed(&self, sum: Followed) -> Result<(), String> {
+        let (of, known) = (sum.generation, self.promise.incarnation);
+        let last = self.wanted(sum.step).before;
+        if of.incarnation() > known {
+            return Err(format!("it was handed a sum of {of}, and knows coordinators up to {known}"));
+        }
+        if of < last {
+            return Err(format!("it was handed a sum of {of}, and has one of {last} already"));
+        }
+        Ok(())
     }
 
     /// Says with a heartbeat that it has caught up: the coordinator does not ask for it.

@@ -3,6 +3,7 @@
 use super::Member;
 use super::command::{Command, NetworkCommand};
 use super::update::Update;
+use crate::lineage::Lineage;
 use crate::messages::{CatchUp, Trailer, WorkerMessage};
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Incarnation, ShardRange};
@@ -73,6 +74,10 @@ impl Member {
             return;
         }
         if let Some(generation) = self.promise.owed.take() {
+            // No sum of a generation that is yet to begin can have led here: a keeper has said so that lies, and who knows of what.
+            if self.lineage.last >= generation {
+                self.lineage = Lineage::of(self.job.order, Generation::NONE);
+            }
             out.push(Command::Send(WorkerMessage::Halted {
                 generation,
                 standing: self.standing(),

@@ -303,7 +303,7 @@ impl Member {
     fn catch_up(&mut self, form: &Form, out: &mut Vec<Command>) {
         let (what, from) = match form.catch_up {
             CatchUp::None => return self.begin(out),
-            CatchUp::Sum { from } => (Lacking::Sum(self.sum_to_come()), from),
+            CatchUp::Sum { from } => (Lacking::Sum(self.wanted(self.step)), from),
             CatchUp::State { from } => (Lacking::State(form.step), from),
             CatchUp::Checkpoint => return self.restore(form, out),
         };

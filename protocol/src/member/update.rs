@@ -92,12 +92,11 @@ impl Member {
         self.coming
     }
 
-    /// The sum that is to be added to the state that is here.
-    pub(super) fn sum_to_come(&self) -> WantedSum {
-        WantedSum {
-            step: self.step,
-            before: self.lineage.last,
-        }
+    /// The sum of `step`, which is to be added to the state that is here, or to the one that the update under way leads to.
+    pub(super) fn wanted(&self, step: Step) -> WantedSum {
+        let state = if step > self.step { self.coming } else { self.lineage };
+        let before = state.last;
+        WantedSum { step, before }
     }
 
     /// After an update by a sum of this generation.

@@ -6,7 +6,7 @@ use super::formation::Candidate;
 use crate::lineage::Lineage;
 use crate::messages::{CatchUp, Standing};
 use crate::planted::{Bug, bites};
-use crate::words::{Generation, Rank, Step};
+use crate::words::{Rank, Step};
 
 /// The ranks that each donor gives something to.
 pub(super) fn fetchers(catch_up: &[CatchUp]) -> BTreeMap<Rank, Vec<Rank>> {
@@ -55,14 +55,12 @@ pub(super) fn catch_up(common: Common, candidates: &[Candidate<'_>]) -> Vec<Catc
     let holders: Vec<usize> = had_by.map(|(place, _)| place).collect();
     let step = common.step;
     let has_sum = |standing: &Standing| standing.sum.is_some() && standing.sum == step.previous();
-    // By the generation whose sum has led to the state that their own sum was added to.
-    let mut summed: BTreeMap<Option<Generation>, Vec<usize>> = BTreeMap::new();
-    for &place in &holders {
+    // A worker that says another lineage than the others of its state has not added the same sum.
+    let summed = |&place: &usize| {
         let standing = candidates[place].standing;
-        if has_sum(standing) || bites(Bug::WrongDonor) {
-            summed.entry(standing.lineage.before).or_default().push(place);
-        }
-    }
+        standing.lineage == common.lineage && (has_sum(standing) || bites(Bug::WrongDonor))
+    };
+    let summed: Vec<usize> = holders.iter().copied().filter(summed).collect();
     standings()
         .enumerate()
         .map(|(turn, standing)| {
@@ -71,11 +69,12 @@ pub(super) fn catch_up(common: Common, candidates: &[Candidate<'_>]) -> Vec<Catc
                 return CatchUp::None;
             }
             // One more update is all that it lacks, if the sum is one of gradients that were computed with its state.
-            let behind = step.previous() == Some(standing.step);
+            let behind = step.previous() == Some(standing.step) && common.lineage.leads_on_from(standing.lineage.last);
             let in_turn = |donors: &[usize]| Rank::at(donors[turn % donors.len()]);
-            match summed.get(&Some(standing.lineage.last)).filter(|_| behind) {
-                Some(donors) => CatchUp::Sum { from: in_turn(donors) },
-                None => CatchUp::State { from: in_turn(&holders) },
+            if behind && !summed.is_empty() {
+                CatchUp::Sum { from: in_turn(&summed) }
+            } else {
+                CatchUp::State { from: in_turn(&holders) }
             }
         })
         .collect()

@@ -247,7 +247,7 @@ impl Formation {
         {
             CatchUp::None if bites(Bug::StaleMember) => standing.step.next() >= self.step,
             CatchUp::None => standing.step == self.step && standing.lineage.is_same(self.lineage),
-            CatchUp::Sum { .. } => standing.step.next() == self.step,
+            CatchUp::Sum { .. } => standing.step.next() == self.step && self.lineage.leads_on_from(standing.lineage.last),
             CatchUp::State { .. } | CatchUp::Checkpoint => standing.step <= self.step,
         }
     }

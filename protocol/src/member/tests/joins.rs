@@ -32,7 +32,7 @@ fn follow(step: u64) -> Command {
 fn followed(worker: &mut Member, step: u64, trailer: Trailer, keeper_at: u64) -> Vec<Command> {
     worker.handle(Event::Followed(Followed {
         step: s(step),
-        generation: g(1),
+        generation: Generation::NONE,
         trailer,
         keeper_at: s(keeper_at),
     }))

@@ -6,13 +6,16 @@ use crate::messages::{Snapshot, Standing};
 
 /// A worker of a job in fast order.
 fn fast() -> Member {
-    Member::new(
-        &JobSpec {
-            order: Order::Fast,
-            ..spec()
-        },
-        KEEPS,
-    )
+    let job = JobSpec {
+        order: Order::Fast,
+        ..spec()
+    };
+    let mut worker = Member::new(&job, KEEPS);
+    let _ = worker.handle(Event::Welcomed {
+        incarnation: g(1).incarnation(),
+        report_from: s(0),
+    });
+    worker
 }
 
 /// The seat at `rank` of two in g`count`, from `step` and this state on.
@@ -151,20 +154,64 @@ fn a_joiner_asks_for_sums_that_are_added_to_its_own_state() {
     assert_eq!(standing(&worker).lineage, of(g(4), g(3)));
     assert_eq!(wanted(&asks), [after(3, 5)]);
     let _ = apply(&mut worker, 2);
-    assert_eq!(standing(&worker).lineage, of(g(5), g(4)));
+    let introduction = worker.introduction();
+    assert_eq!(introduction.standing.lineage, of(g(5), g(4)));
+    assert_eq!(
+        introduction.generation,
+        g(2),
+        "it is no member of those, and has promised nothing"
+    );
+}
+
+#[test]
+fn a_joiner_begins_anew_with_a_sum_that_there_cannot_be() {
+    let later = Generation::new(Incarnation::new(2), 1);
+    for (generation, reason) in [(later, "knows coordinators up to i1"), (g(2), "has one of g1.3 already")] {
+        let mut worker = led();
+        let _ = halt(&mut worker, 2);
+        let _ = copied_in_g3(&mut worker);
+        let told = worker.handle(Event::Followed(Followed {
+            step: s(1),
+            generation,
+            trailer: Trailer::Continue,
+            keeper_at: s(2),
+        }));
+        let told = said(&told);
+        assert!(
+            told[0].starts_with("copy of g1.3@s1 failed") && told[0].ends_with(reason),
+            "{told:?}"
+        );
+        assert_eq!(worker.next_work(), Work::Wait);
+        // Told to copy the same snapshot again, it does so wholly: what it has is not what others have.
+        let again = copied_in_g3(&mut worker);
+        assert_eq!(wanted(&again), [after(1, 3)]);
+    }
+}
+
+/// No sum of a generation that is yet to begin can have led to a state.
+#[test]
+fn a_joiner_does_not_say_what_a_keeper_that_lies_has_said() {
+    let mut worker = led();
+    let _ = halt(&mut worker, 2);
+    let _ = copied_in_g3(&mut worker);
+    let _ = followed(&mut worker, 1, 9, Trailer::Continue);
+    let _ = apply(&mut worker, 1);
+    let _ = halt(&mut worker, 5);
+    assert_eq!(standing(&worker).lineage, Lineage::of(Order::Fast, Generation::NONE));
+    assert!(standing(&worker).lineage < of(g(1), Generation::NONE), "any other is newer");
 }
 
 #[test]
 fn a_joiner_takes_its_seat_only_with_the_state_that_the_generation_begins_with() {
     // The trailer has come with the sum of the generation before; or that of one whose members have died, which led elsewhere.
-    for (by, seats) in [(3, true), (2, false)] {
+    for (by, seats) in [(4, true), (5, false)] {
         let mut worker = led();
         let _ = halt(&mut worker, 2);
         let _ = copied_in_g3(&mut worker);
-        let _ = prepare(&mut worker, seat(4, 0, 0, Lineage::of(Order::Fast, g(3))));
-        let _ = followed(&mut worker, 1, by, Trailer::Switch(g(4)));
+        let _ = prepare(&mut worker, seat(6, 0, 0, Lineage::of(Order::Fast, g(4))));
+        let _ = followed(&mut worker, 1, by, Trailer::Switch(g(6)));
         let told = said(&apply(&mut worker, 1));
-        assert_eq!(told.contains(&"switched g1.4 at s2".to_owned()), seats, "{told:?}");
+        assert_eq!(told.contains(&"switched g1.6 at s2".to_owned()), seats, "{told:?}");
         assert_eq!(worker.seat.is_some(), seats);
         assert_eq!(
             told.iter().any(|told| told.starts_with("copy of g1.3@s1 failed")),

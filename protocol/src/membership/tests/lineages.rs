@@ -73,6 +73,16 @@ fn what_led_to_a_copied_state_before_is_known_from_others() {
     assert_eq!(ways(&forms), [CatchUp::None, CatchUp::None, FROM_0], "not known of any");
 }
 
+/// One that says that its sum was added to another state than the others of its state say: else the one behind would be told of a sum that does not fit.
+#[test]
+fn of_what_a_state_was_before_the_greatest_counts() {
+    let forms = told([led(6, 2, 2), led(6, 2, 1), led(5, 1, 1)]);
+    assert_eq!(ways(&forms), [CatchUp::None, CatchUp::None, FROM_0]);
+    let forms = told([led(6, 2, 2), led(6, 2, 1), led(5, 2, 1)]);
+    let sum = CatchUp::Sum { from: Rank::ZERO };
+    assert_eq!(ways(&forms), [CatchUp::None, CatchUp::None, sum]);
+}
+
 #[test]
 fn gradients_of_another_state_are_not_kept() {
     let kept = vec![ShardRange::new(0, 1)];
