@@ -114,7 +114,7 @@ impl Membership {
             let records = self.members.values().filter(|record| leavers || record.leaving().is_none());
             records
                 .filter_map(|record| record.quiet())
-                .map(|standing| standing.step)
+                .map(|standing| (standing.step, standing.lineage.last))
                 .max()
         };
         newest(false).is_some() && (newest(false) == newest(true) || bites(Bug::LeaverCounts))

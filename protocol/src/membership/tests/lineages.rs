@@ -102,6 +102,19 @@ fn gradients_of_another_state_are_not_kept() {
 }
 
 #[test]
+fn a_leaver_that_alone_has_the_newest_state_takes_part_once_more() {
+    for (own, members) in [(led(5, 2, 1), vec![1, 2]), (led(5, 1, 1), vec![1])] {
+        let mut job = Job::training(3, fast());
+        job.dies(3, 5);
+        job.leaves(2);
+        job.halts(1, g(2), led(5, 1, 1));
+        let formed = forms(&job.halts(2, g(2), own));
+        let told: Vec<u64> = formed.iter().map(|(worker, _)| *worker).collect();
+        assert_eq!(told, members);
+    }
+}
+
+#[test]
 fn what_is_prepared_begins_with_what_the_present_generations_sum_leads_to() {
     let mut job = Job::joined(fast());
     let commands = job.event(Event::Said {
