@@ -67,15 +67,20 @@ async fn trained() -> Job {
 
 /// The status of a job that trains, once it is true of it.
 async fn seen(access: &Access, is_so: impl Fn(&JobStatus) -> bool) -> JobStatus {
+    let (mut last, mut times) = (None, 0);
     let seeing = async {
         loop {
             let status = status(access).await;
             if status.overview.stage == Stage::Running && is_so(&status) {
                 return status;
             }
+            (last, times) = (Some(status), times + 1);
         }
     };
-    timeout(PATIENCE, seeing).await.unwrap()
+    match timeout(PATIENCE, seeing).await {
+        Ok(status) => status,
+        Err(_) => panic!("not in {PATIENCE:?}, in which {times} were seen; the last is {last:#?}"),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
