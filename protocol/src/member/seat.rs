@@ -163,8 +163,12 @@ impl Member {
         self.unprepare(out);
         self.end_copy(out);
         match form.catch_up {
-            // What it has computed with another state of this step is in vain.
-            CatchUp::State { .. } if self.step == form.step => self.tally.this_step = 0,
+            // What it has computed with another state of this step is in vain. It is not told as kept, as it does not count any more.
+            CatchUp::State { .. } if self.step == form.step => {
+                self.tally.this_step = 0;
+                self.pieces.clear();
+                out.push(Command::Retain { pieces: Vec::new() });
+            }
             CatchUp::None | CatchUp::State { .. } | CatchUp::Checkpoint | CatchUp::Sum { .. } => {}
         }
         let seat = Seat::new(form.clone());

@@ -85,6 +85,21 @@ fn a_member_that_has_another_state_says_so_in_place_of_beginning() {
     assert_eq!(standing(&worker).lineage, other, "it has that of the others now");
 }
 
+/// Else it would seem to owe what it has, and be left out as one that hangs.
+#[test]
+fn gradients_that_do_not_count_any_more_are_not_told_as_kept() {
+    let mut worker = led();
+    compute_all(&mut worker, shards(0, 2));
+    let _ = halt(&mut worker, 2);
+    assert_eq!(standing(&worker).kept, [shards(0, 2)]);
+    let told = form(&mut worker, lacks_state(seat(3, 0, 1, of(g(2), g(1))), 1));
+    assert!(told.contains(&Command::Retain { pieces: Vec::new() }));
+    // The only one with that state is gone before it has come.
+    let _ = halt(&mut worker, 4);
+    assert_eq!((standing(&worker).kept, standing(&worker).tally.this_step), (Vec::new(), 0));
+    assert_eq!(standing(&worker).lineage, of(g(1), Generation::NONE));
+}
+
 #[test]
 fn a_member_that_lacks_a_sum_has_the_others_state_after_it() {
     let mut worker = led();
