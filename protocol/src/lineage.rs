@@ -32,7 +32,11 @@ pub struct WantedSum {
 
 impl fmt::Display for WantedSum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the sum of {}", self.step)
+        write!(f, "the sum of {}", self.step)?;
+        if self.before > Generation::NONE {
+            write!(f, " after one of {}", self.before)?;
+        }
+        Ok(())
     }
 }
 

@@ -38,10 +38,10 @@ pub enum CopyError {
         tried: Tried,
     },
     /// No keeper gave a sum.
-    #[error("the sum of {step}: no keeper gave it: {tried}")]
+    #[error("{sum}: no keeper gave it: {tried}")]
     Sum {
-        /// Of which step.
-        step: Step,
+        /// Which.
+        sum: WantedSum,
         /// Which keepers were asked, and what went wrong.
         tried: Tried,
     },
@@ -142,8 +142,7 @@ impl Peers {
         holders.read(check)?;
         let of = holders.read(|snapshot| u32::try_from(snapshot.holders.len()).unwrap_or(u32::MAX));
         let mut tried = Tried::default();
-        let step = wanted.step;
-        for place in keepers_of(step, of) {
+        for place in keepers_of(wanted.step, of) {
             let Some(keeper) = at(holders, place) else {
                 tried.gone(place);
                 continue;
@@ -153,14 +152,14 @@ impl Peers {
                 sum = self.follow_sum(keeper, wanted, expected) => match sum {
                     Ok(sum) => return Ok(sum),
                     Err(error) => {
-                        tracing::info!(%step, %error, "a keeper did not give a sum");
+                        tracing::info!(%wanted, %error, "a keeper did not give a sum");
                         tried.failed(&error);
                     }
                 },
                 () = gone(holders, place, keeper.worker) => tried.gone(place),
             }
         }
-        Err(CopyError::Sum { step, tried })
+        Err(CopyError::Sum { sum: wanted, tried })
     }
 }
 

@@ -222,11 +222,6 @@ impl Peers {
             return Err(no_load(donor, request, answer));
         };
         check_length(donor, expected, bytes)?;
-        if generation < wanted.before {
-            let before = wanted.before;
-            let reason = format!("it offers a sum of {generation}, to be added to a state that one of {before} has led to");
-            return Err(FetchError::Broken { donor, reason });
-        }
         let mut data = vec![0; expected];
         self.receive(donor, &mut load, &mut data).await?;
         let hashed = self.environment.blocking(move || (StateHash::of(&data), data)).await;

@@ -56,7 +56,9 @@ impl Member {
         if step != self.step {
             return;
         }
-        self.tally.this_step += 1;
+        if !self.awaits_another_state() {
+            self.tally.this_step += 1;
+        }
         let Credit::Complete { offered } = self.pieces.computed(piece, shard) else {
             return;
         };
@@ -65,6 +67,12 @@ impl Member {
         } else if self.seat.as_ref().is_some_and(|seat| seat.catching_up == CatchUp::None) {
             self.sum_alone(out);
         }
+    }
+
+    /// Whether another state of the step that it stands at is to come: a gradient that is still computed with this one is in vain, and none of work there.
+    fn awaits_another_state(&self) -> bool {
+        let comes = |seat: &Seat| matches!(seat.catching_up, CatchUp::State { .. }) && seat.form.step == self.step;
+        self.seat.as_ref().is_some_and(comes)
     }
 
     fn sum_alone(&mut self, out: &mut Vec<Command>) {

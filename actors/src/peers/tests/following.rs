@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sardana_net::quic::limits::PEER_BIDI_STREAMS;
+use sardana_protocol::lineage::WantedSum;
 use sardana_protocol::member::{Command, Event, Followed};
 use sardana_protocol::messages::{CoordinatorMessage, Trailer};
 use sardana_protocol::words::{Generation, Step, WorkerId};
@@ -75,6 +76,28 @@ async fn a_sum_that_is_there_or_kept_is_given() {
         },
     };
     assert_eq!(kept, expected);
+}
+
+#[tokio::test]
+async fn a_sum_that_was_added_to_another_state_is_not_given() {
+    let (workers, known) = site();
+    for keeper in &workers[..2] {
+        train(&keeper.driver);
+    }
+    let other = WantedSum {
+        before: super::generation(1),
+        ..testing::sum(0)
+    };
+    let bytes = workers[2].driver.layout().bytes();
+    let error = soon(workers[2].follow(&known, other, bytes)).await.unwrap_err().to_string();
+    assert!(
+        error.contains("the sum of s0 after one of g1.1: no keeper gave it"),
+        "{error}"
+    );
+    assert!(
+        error.contains("00 was asked") && error.contains("01 was asked"),
+        "both are: {error}"
+    );
 }
 
 #[tokio::test]

@@ -94,6 +94,13 @@ fn gradients_that_do_not_count_any_more_are_not_told_as_kept() {
     assert_eq!(standing(&worker).kept, [shards(0, 2)]);
     let told = form(&mut worker, lacks_state(seat(3, 0, 1, of(g(2), g(1))), 1));
     assert!(told.contains(&Command::Retain { pieces: Vec::new() }));
+    // One was under way: with it, too, the worker loads, and does not work.
+    let _ = worker.handle(Event::Computed {
+        step: s(1),
+        piece: shards(0, 2),
+        shard: 1,
+    });
+    assert_eq!(worker.tally().computed_in(s(1)), 0);
     // The only one with that state is gone before it has come.
     let _ = halt(&mut worker, 4);
     assert_eq!((standing(&worker).kept, standing(&worker).tally.this_step), (Vec::new(), 0));
