@@ -60,7 +60,9 @@ fn main() -> Result<ExitCode> {
         job.spec().shards,
         job.spec().steps.get()
     ));
-    let folder = tempfile::tempdir()?;
+    let folder = tempfile::tempdir().context(
+        "the tour keeps checkpoints where temporary files lie, and cannot write there: set TMPDIR to a folder where it can",
+    )?;
     let checkpoints = Checkpointing::new(folder.path().join("checkpoints"), Every::Steps(EVERY));
     let stage = Stage { screen: &screen, device };
     let lost = stage.run(
