@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::formation::Formation;
-use crate::words::{Generation, WorkerId};
+use crate::words::{Generation, Step, WorkerId};
 
 /// A change of the generation that stops no member.
 #[derive(Debug, Default)]
@@ -15,6 +15,8 @@ pub(super) struct Change {
     pub(super) said: Duration,
     /// Members of the generation that a trailer has switched to, which have not said that they have.
     pub(super) switching: BTreeSet<WorkerId>,
+    /// Where that generation begins, as the first of its members has said that has said so.
+    pub(super) begins: Option<Step>,
     /// Whether a switch was ordered, perhaps in an earlier life, of which not all members know: those of the last generation may be far
     /// apart.
     pub(super) unseen: bool,

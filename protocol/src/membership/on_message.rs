@@ -64,7 +64,7 @@ impl Membership {
             WorkerMessage::LinkBroken { .. } if record.ending().is_some() => {}
             WorkerMessage::LinkBroken { generation, peer } => self.link_broken(worker, generation, peer),
             WorkerMessage::GivenUp { generation } => self.given_up(worker, generation),
-            WorkerMessage::Switched { generation, step } => self.switched(worker, generation, step),
+            WorkerMessage::Switched { generation, step } => self.says_switched(worker, generation, step),
             WorkerMessage::RoomMade { generation } => self.room_made(worker, generation),
             WorkerMessage::Hashing { snapshot } => self.hashing(worker, snapshot),
             WorkerMessage::Snapshotted { snapshot, shares } => self.snapshotted(worker, snapshot, shares),
@@ -227,7 +227,7 @@ impl Membership {
             self.paused();
         }
         if planned || self.change.switching.contains(&worker) {
-            self.switched(worker, generation, step);
+            let _ = self.switched(worker, generation, step);
         }
     }
 }

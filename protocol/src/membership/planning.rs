@@ -278,15 +278,22 @@ impl Membership {
         }
     }
 
-    /// A member has begun the planned generation.
-    pub(super) fn switched(&mut self, worker: WorkerId, generation: Generation, step: Step) {
+    /// A member says where it has begun the planned generation. All begin it where the trailer was that switches to it. Where they say different steps, a
+    /// worker has lied: to this coordinator, which told a joiner a wrong step, or to the joiner. No sum would ever come of their gradients; a halt finds
+    /// out where each of them stands, and loses nothing.
+    pub(super) fn says_switched(&mut self, worker: WorkerId, generation: Generation, step: Step) {
+        if self.switched(worker, generation, step) && *self.change.begins.get_or_insert(step) != step {
+            self.disturb();
+        }
+    }
+
+    /// A member has begun the planned generation, and is at this step. Whether that was not known yet.
+    pub(super) fn switched(&mut self, worker: WorkerId, generation: Generation, step: Step) -> bool {
         self.reach(step);
         if self.planned(worker) == Planned::Ordered {
             self.begin_plan(generation, step);
         }
-        if generation == self.formed {
-            self.change.switching.remove(&worker);
-        }
+        generation == self.formed && self.change.switching.remove(&worker)
     }
 
     /// The trailer that switches is known to have closed a sum. So all will begin the planned generation at this step, unless
@@ -308,6 +315,7 @@ impl Membership {
         let shards = next.ranges();
         self.formation = Some(next);
         self.change.switching = members.iter().copied().collect();
+        self.change.begins = None;
         self.tell(GenerationEvent::Switched {
             generation,
             members,

@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use sardana_chaos_tests::simulation::campaign::{Campaign, Report};
-use sardana_chaos_tests::simulation::hostile::{End, Siege};
+use sardana_chaos_tests::simulation::hostile::{End, Siege, Withstood};
 use sardana_chaos_tests::simulation::play;
 use sardana_chaos_tests::simulation::story::Telling;
 
@@ -92,6 +92,9 @@ struct Besieged {
     /// A depot and an agent lie, not workers.
     #[arg(long)]
     others: bool,
+    /// Workers lie only of the sums that they hand to joiners.
+    #[arg(long, conflicts_with = "others")]
+    keepers: bool,
 }
 
 #[derive(Debug, Args)]
@@ -143,13 +146,14 @@ fn tell(replay: &Replay) -> ExitCode {
 
 /// Walks through one run in which some lie.
 fn besiege(besieged: &Besieged) -> ExitCode {
-    let siege = if besieged.others {
-        Siege::of_others(besieged.seed)
-    } else {
-        Siege::drawn(besieged.seed)
+    let of = match (besieged.others, besieged.keepers) {
+        (true, _) => Siege::of_others,
+        (false, true) => Siege::of_keepers,
+        (false, false) => Siege::drawn,
     };
-    let (end, bytes) = siege.play(Telling::From(0));
-    println!("{end:?}; the coordinator's machine was at most {bytes} bytes of text");
+    let siege = of(besieged.seed);
+    let Withstood { end, largest, misled } = siege.play(Telling::From(0));
+    println!("{end:?}; the coordinator's machine was at most {largest} bytes of text; joiners were handed {misled} lies");
     match end {
         End::Well | End::Failed(_) => ExitCode::SUCCESS,
         End::Violated(_) => ExitCode::FAILURE,

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use sardana_protocol::checkpoint::DepotId;
+use sardana_protocol::member::Followed;
 use sardana_protocol::membership::{Event, Loss};
 use sardana_protocol::messages::{DepotMessage, Introduction, Motion, Tally, WorkerMessage};
 use sardana_protocol::words::WorkerId;
@@ -14,6 +15,9 @@ use super::changing::Ear;
 use super::corpus;
 use crate::dice::Dice;
 use crate::simulation::world::{BUILD, TASK};
+
+/// So many workers lie in all: the honest may be too few for the job without those that come in place of others.
+const EVER: usize = 12;
 
 /// A depot that lies, and an agent.
 #[derive(Debug)]
@@ -28,13 +32,17 @@ struct Others {
 #[derive(Debug)]
 pub(crate) struct Liars {
     who: BTreeSet<WorkerId>,
-    /// How many workers lie: those that come first.
+    /// How many workers lie at once: those that come first, and others in place of those that are gone.
     workers: usize,
     ear: Ear,
     corpus: Vec<WorkerMessage>,
     others: Option<Others>,
+    /// Whether the workers that lie do so only of the sums that they hand to joiners: what the coordinator is told is true.
+    only_to_joiners: bool,
     /// One in so many of their words is a lie.
     rarity: u64,
+    /// How often a keeper has lied to a joiner.
+    pub(crate) misled: u64,
     /// Why the job failed, if it did.
     pub(crate) failed: Option<String>,
 }
@@ -47,8 +55,18 @@ impl Liars {
             ear: Ear::default(),
             corpus: corpus::of_worker(),
             others: None,
+            only_to_joiners: false,
             rarity,
+            misled: 0,
             failed: None,
+        }
+    }
+
+    /// The workers that lie do so only of the sums that they hand to joiners.
+    pub(crate) fn only_to_joiners(self) -> Self {
+        Self {
+            only_to_joiners: true,
+            ..self
         }
     }
 
@@ -66,9 +84,9 @@ impl Liars {
         }
     }
 
-    /// A worker comes.
-    pub(crate) fn comes(&mut self, worker: WorkerId) {
-        if self.who.len() < self.workers {
+    /// A worker comes. `here`: whether another one is.
+    pub(crate) fn comes(&mut self, worker: WorkerId, here: impl Fn(&WorkerId) -> bool) {
+        if self.who.len() < EVER && self.who.iter().filter(|one| here(one)).count() < self.workers {
             self.who.insert(worker);
         }
         if let Some(others) = &mut self.others {
@@ -85,6 +103,10 @@ impl Liars {
         self.who.contains(&worker)
     }
 
+    fn lies_to_the_coordinator(&self, worker: WorkerId) -> bool {
+        self.is_one(worker) && !self.only_to_joiners
+    }
+
     /// Whether this names one of the liars.
     pub(crate) fn named_in(&self, reason: &str) -> bool {
         let other = self.depot().map(|depot| depot.to_string());
@@ -98,7 +120,7 @@ impl Liars {
 
     /// What a worker says in place of `message`.
     pub(crate) fn says(&mut self, worker: WorkerId, message: WorkerMessage, dice: &mut Dice) -> WorkerMessage {
-        self.twisted(self.is_one(worker), message, dice)
+        self.twisted(self.lies_to_the_coordinator(worker), message, dice)
     }
 
     /// What one that lies says in place of `message`.
@@ -112,12 +134,32 @@ impl Liars {
 
     /// What a worker's hello says in place of this.
     pub(crate) fn introduces(&mut self, worker: WorkerId, introduction: Introduction, dice: &mut Dice) -> Introduction {
-        self.twisted(self.is_one(worker), introduction, dice)
+        self.twisted(self.lies_to_the_coordinator(worker), introduction, dice)
+    }
+
+    /// What a keeper says of a sum that it hands to a joiner in place of this. The sum's step is the joiner's own.
+    pub(crate) fn hands_over(&mut self, keeper: WorkerId, told: Followed, dice: &mut Dice) -> Followed {
+        let Followed {
+            step,
+            generation,
+            trailer,
+            keeper_at,
+        } = told;
+        let said = (generation, trailer, keeper_at);
+        let (generation, trailer, keeper_at) = self.twisted(self.is_one(keeper), said, dice);
+        let said = Followed {
+            step,
+            generation,
+            trailer,
+            keeper_at,
+        };
+        self.misled += u64::from(said != told);
+        said
     }
 
     /// What a worker that lies says unasked, now and then.
     pub(crate) fn invents(&mut self, dice: &mut Dice) -> Option<(WorkerId, WorkerMessage)> {
-        if self.who.is_empty() || !dice.once_in(self.rarity * 40) {
+        if self.who.is_empty() || self.only_to_joiners || !dice.once_in(self.rarity * 40) {
             return None;
         }
         let worker = *self.who.iter().nth(dice.index(self.who.len()))?;

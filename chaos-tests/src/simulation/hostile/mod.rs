@@ -20,7 +20,7 @@ use sardana_protocol::membership::Saves;
 
 pub(crate) use among::Liars;
 pub use coordinator::besiege_coordinator;
-pub use siege::{End, Siege};
+pub use siege::{End, Siege, Withstood};
 pub use worker::besiege_worker;
 
 /// When checkpoints are taken.

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use sardana_protocol::admission::{Acquaintance, admit};
-use sardana_protocol::job::{Fingerprint, JobIdentity};
+use sardana_protocol::job::{Fingerprint, JobIdentity, Order};
 use sardana_protocol::messages::{Call, Introduction, WorkerHello};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{JobId, Step, WorkerId};
@@ -18,6 +18,9 @@ use crate::simulation::world::World;
 
 /// Within this the job ends, however much is said.
 const PATIENCE: Duration = Duration::from_secs(24 * 3_600);
+
+/// For so long workers are killed, where they are.
+const TROUBLE: Duration = Duration::from_secs(1_800);
 
 /// Between two looks at how large the coordinator's machine is, so many things happen.
 const LOOK_EVERY: u64 = 500;
@@ -42,8 +45,24 @@ pub struct Siege {
     /// One in so many of their words is a lie.
     rarity: u64,
     steps: u64,
+    order: Order,
+    /// Whether workers are killed, and return: those that join are handed states and sums.
+    loses: bool,
     /// Whether a depot lies, and an agent.
     others_lie: bool,
+    /// Whether the workers that lie do so only of the sums that they hand to joiners.
+    only_to_joiners: bool,
+}
+
+/// How a siege went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Withstood {
+    /// How the job ended.
+    pub end: End,
+    /// How large the coordinator's machine was at most, in bytes as text.
+    pub largest: usize,
+    /// How often a keeper handed a joiner a sum and lied of it.
+    pub misled: u64,
 }
 
 /// How the run ended.
@@ -68,49 +87,85 @@ impl Siege {
             liars: if workers > 4 && (seed >> 8) % 2 == 1 { 2 } else { 1 },
             rarity: [2, 5, 20, 80][usize::try_from((seed >> 16) % 4).unwrap_or(0)],
             steps: 10 + (seed >> 24) % 30,
+            order: if (seed >> 40) % 3 == 0 { Order::Fast } else { Order::Exact },
+            loses: (seed >> 48) % 2 == 0,
             others_lie: false,
+            only_to_joiners: false,
         }
     }
 
-    /// With no worker that lies, but with a depot that does, and the agent of one worker.
+    /// With no worker that lies, but with a depot that does, and the agent of one worker. None is lost: a depot can keep a job whose state is lost from
+    /// going on, as it can keep one from beginning.
     #[must_use]
     pub fn of_others(seed: u64) -> Self {
         Self {
             liars: 0,
+            loses: false,
             others_lie: true,
             ..Self::drawn(seed)
         }
     }
 
-    /// How the job ends, and how large the coordinator's machine was at most, as text.
+    /// With workers that lie only of the sums that they hand to joiners; and joiners all the time.
     #[must_use]
-    pub fn play(self, telling: Telling) -> (End, usize) {
+    pub fn of_keepers(seed: u64) -> Self {
+        Self {
+            loses: true,
+            rarity: 1 + (seed >> 16) % 4,
+            only_to_joiners: true,
+            ..Self::drawn(seed)
+        }
+    }
+
+    /// In which order the job adds its gradients.
+    #[must_use]
+    pub fn order(&self) -> Order {
+        self.order
+    }
+
+    /// Plays it to its end.
+    #[must_use]
+    pub fn play(self, telling: Telling) -> Withstood {
         let mut world = self.world(telling);
         let mut largest = 0;
         let mut goes_on = true;
         while goes_on {
             world.lie();
+            if self.loses && !world.healed && world.now() >= TROUBLE {
+                world.heal();
+            }
             goes_on = world.happen() && !world.is_over() && world.now() < PATIENCE;
             if !goes_on || world.story.events.is_multiple_of(LOOK_EVERY) {
                 largest = largest.max(format!("{:?}", world.coordinator.machine).len());
             }
         }
-        (world.outcome(), largest)
+        let misled = world.liars.as_ref().map_or(0, |liars| liars.misled);
+        Withstood {
+            end: world.outcome(),
+            largest,
+            misled,
+        }
     }
 
     fn world(self, telling: Telling) -> World {
         let Self { seed, workers, .. } = self;
         let mut dice = Dice::new(mix(seed));
         let depots = if self.others_lie { 3 } else { 2 };
-        let swarm = Swarm::besieged(&mut dice, workers, self.steps, depots);
+        let swarm = Swarm {
+            order: self.order,
+            ..Swarm::besieged(&mut dice, workers, self.steps, depots)
+        };
+        let swarm = if self.loses { swarm.losing_workers() } else { swarm };
         let mut world = World::of(swarm, dice, seed, Story::new(telling));
-        let liars = Liars::new(self.liars, self.rarity);
+        let mut liars = Liars::new(self.liars, self.rarity);
+        if self.others_lie {
+            liars = liars.and_others(world.depots[0].id);
+        }
+        if self.only_to_joiners {
+            liars = liars.only_to_joiners();
+        }
         world.law.doubts.uncountable = true;
-        world.liars = Some(if self.others_lie {
-            liars.and_others(world.depots[0].id)
-        } else {
-            liars
-        });
+        world.liars = Some(liars);
         world
     }
 }

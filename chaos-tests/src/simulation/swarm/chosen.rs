@@ -8,6 +8,7 @@ use sardana_protocol::membership::{Balance, Saves};
 
 use super::{SLOWEST_TRANSFER, Swarm, between, small};
 use crate::dice::Dice;
+use crate::simulation::faults::Fault;
 use crate::simulation::hostile;
 use crate::simulation::network::Transport;
 
@@ -30,6 +31,13 @@ impl Swarm {
             0 => swarm.scarce(dice),
             _ => swarm,
         }
+    }
+
+    /// With a worker that is killed every few steps, and returns.
+    pub(crate) fn losing_workers(self) -> Self {
+        let step = self.gradient * self.shards / self.workers.max(1) + self.apply;
+        let faults = vec![(Fault::Kill, step * 4)];
+        Self { faults, ..self }
     }
 
     /// A state of 12 to 100 GiB, over links of 20 MiB to 1 Gbit a second. Between faults there is sometimes time to move it.

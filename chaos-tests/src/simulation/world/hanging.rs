@@ -17,7 +17,9 @@ impl World {
     /// when it began to think.
     pub(super) fn order_kill(&mut self, worker: WorkerId, before: Phases) {
         self.counts.killed += 1;
-        if let Some(doing) = self.doing(worker) {
+        // Of one that lies how fast it is, nothing is known.
+        let honest = self.liars.as_ref().is_none_or(|liars| !liars.is_one(worker));
+        if let Some(doing) = self.doing(worker).filter(|_| honest) {
             let paced = self
                 .processes
                 .get(&worker)

@@ -177,15 +177,19 @@ impl World {
                 Err(violation) => return self.require(Err(violation)),
             },
             Goal::Sum(wanted) => match self.followed(worker, wanted, &snapshot, since) {
-                Answer::Here((sum, keeper_at)) => {
+                Answer::Here((sum, keeper, keeper_at)) => {
                     self.law.follows_up_to(worker, wanted.step);
-                    let event = Event::Followed(Followed {
+                    let told = Followed {
                         step: wanted.step,
                         generation: sum.lineage.last,
                         trailer: sum.trailer,
                         keeper_at,
-                    });
-                    (event, Data::Sum(sum))
+                    };
+                    let told = match &mut self.liars {
+                        Some(liars) => liars.hands_over(keeper, told, &mut self.dice),
+                        None => told,
+                    };
+                    (Event::Followed(told), Data::Sum(sum))
                 }
                 Answer::Wait => return self.transfer_again(worker, serial),
                 Answer::Never => failed("the sum"),
@@ -278,7 +282,13 @@ impl World {
         Ok(Answer::Here(state))
     }
 
-    fn followed(&self, joiner: WorkerId, wanted: WantedSum, snapshot: &Snapshot, since: Duration) -> Answer<(Sum, Step)> {
+    fn followed(
+        &self,
+        joiner: WorkerId,
+        wanted: WantedSum,
+        snapshot: &Snapshot,
+        since: Duration,
+    ) -> Answer<(Sum, WorkerId, Step)> {
         let of = u32::try_from(snapshot.holders.len()).unwrap_or(u32::MAX);
         let waited = self.now().saturating_sub(since);
         let mut waits = false;
@@ -294,7 +304,7 @@ impl World {
             if !keeping.admitted.contains(&joiner) {
                 waits |= waited < NAMING_DEADLINE;
             } else if let Some(sum) = process.sum_of(wanted) {
-                return Answer::Here((sum.clone(), at));
+                return Answer::Here((sum.clone(), keeper.worker, at));
             } else {
                 // It is yet to come.
                 waits |= at <= wanted.step;

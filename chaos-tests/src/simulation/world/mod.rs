@@ -232,7 +232,7 @@ impl World {
         let mut process = Process::new(&self.spec, self.swarm.keeps, rate, self.now());
         process.member.hold_at_most(self.swarm.memory.pieces());
         if let Some(liars) = &mut self.liars {
-            liars.comes(worker);
+            liars.comes(worker, |other| self.processes.contains_key(other));
         }
         self.processes.insert(worker, process);
         self.calendar.after(Duration::ZERO, Happening::Dial { worker });

@@ -41,7 +41,15 @@ fn another_final_state_fails_the_job() {
     job.finishes(1, 1, 10);
     let told = job.says(2, finished(1, 10, hash(11)));
     assert_eq!(told[..2], ["to w1: dismiss", "to w2: dismiss"]);
-    assert!(told[2].starts_with("failed: ") && told[2].contains("BITS-1"), "{}", told[2]);
+    let expected = [
+        "failed: ".to_owned(),
+        "BITS-1".to_owned(),
+        format!("worker {} has {} at s10, as 1 of 2 do", w(1), hash(10)),
+        format!("worker {} has {} at s10, as 1 of 2 do", w(2), hash(11)),
+    ];
+    for part in &expected {
+        assert!(told[2].contains(part), "{part:?} in {:?}", told[2]);
+    }
     assert_eq!(job.membership.stage(), Stage::Done);
 }
 
@@ -59,7 +67,10 @@ fn other_results_of_the_same_state_fail_the_job() {
         job.says(worker, message)
     };
     with(1, 0.0);
-    assert!(with(2, -0.0)[2].contains("BITS-1"));
+    let reason = with(2, -0.0)[2].clone();
+    for part in ["BITS-1", ", loss 0.0, as 1 of 2", ", loss -0.0, as 1 of 2"] {
+        assert!(reason.contains(part), "{part:?} in {reason:?}");
+    }
 }
 
 #[test]

@@ -35,6 +35,19 @@ fn a_joiner_that_has_caught_up_is_planned_in_and_switched_to() {
     assert_eq!(job.membership.generation(), g(2));
 }
 
+/// A keeper has handed it a trailer that the members did not have.
+#[test]
+fn a_joiner_that_begins_at_another_step_than_the_members_makes_all_halt() {
+    for (first, then) in [(8, 9), (9, 8)] {
+        let mut job = Job::ordered(config());
+        job.switched(3, 2, first);
+        let told = job.switched(1, 2, then);
+        assert_eq!(told[..2], ["halting for g1.3", "to w1: halt g1.3"], "{told:?}");
+        assert_eq!(told.len(), 4, "all three: {told:?}");
+        assert_eq!(job.switched(2, 2, then), [""; 0], "once");
+    }
+}
+
 #[test]
 fn what_is_not_answered_is_said_again() {
     let mut job = Job::planned(config());
