@@ -186,8 +186,11 @@ impl Member {
     /// the sum before that from a generation whose other holders died, closed with other orders than the sum that was computed again.
     fn begun_without_it(&mut self, generation: Generation, step: Step, out: &mut Vec<Command>) {
         match self.step.cmp(&step) {
-            // The trailer comes with the next sum.
-            Ordering::Less if !bites(Bug::StaleJoiner) => {}
+            // The trailer comes with a later sum. A stop that this worker was told of with an earlier one is none: the others go on beyond it.
+            Ordering::Less if !bites(Bug::StaleJoiner) => {
+                self.ending.stop_at = None;
+                self.follow_on(out);
+            }
             Ordering::Less | Ordering::Equal => self.switch(generation, out),
             Ordering::Greater => {
                 let reason = format!("{generation} begins at {step}, this worker's state is at {}", self.step);

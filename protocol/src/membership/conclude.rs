@@ -110,21 +110,25 @@ impl Membership {
 fn disagreement(endings: &[(&WorkerId, &Ending)]) -> String {
     let alike = |one: &Ending| endings.iter().filter(|(_, other)| other.same_bits(one)).count();
     let odd = endings.iter().min_by_key(|(_, ending)| alike(ending));
-    // Of several the last: another worker than the odd one, which is the first.
-    let many = endings.iter().max_by_key(|(_, ending)| alike(ending));
+    let another = |one: &Ending| odd.is_none_or(|(_, odd)| !odd.same_bits(one));
+    let many = endings
+        .iter()
+        .filter(|(_, ending)| another(ending))
+        .max_by_key(|(_, ending)| alike(ending));
     let say = |who: Option<&(&WorkerId, &Ending)>| {
         who.map_or_else(String::new, |(worker, ending)| {
-            let Ending { step, hash, results, .. } = ending;
-            let results: String = results.iter().map(|(name, value)| format!(", {name} {value:?}")).collect();
+            let Ending { step, hash, .. } = ending;
             format!(
-                "worker {worker} has {hash} at {step}{results}, as {} of {} do",
+                "worker {worker} has {hash} at {step}, as {} of {} do",
                 alike(ending),
                 endings.len()
             )
         })
     };
+    let result = odd.zip(many).and_then(|((_, one), (_, other))| one.other_result(other));
+    let result = result.map_or_else(String::new, |result| format!("; their first result that differs: {result}"));
     format!(
-        "the final states or their results differ (BITS-1): {}; {}; a machine computes wrongly or the model is not deterministic",
+        "the final states differ (BITS-1): {}, {}{result}; a machine computes wrongly or the model is not deterministic",
         say(odd),
         say(many)
     )

@@ -218,16 +218,4 @@ impl Membership {
             self.training.advanced = self.now;
         }
     }
-
-    /// A worker that makes progress in the planned generation, or finishes in it, has switched to it, or has halted for it if it is a
-    /// pause: its word of that may be lost.
-    fn switched_if_so(&mut self, worker: WorkerId, generation: Generation, step: Step) {
-        let planned = self.change.plan.as_ref().is_some_and(|plan| plan.generation == generation);
-        if planned {
-            self.paused();
-        }
-        if planned || self.change.switching.contains(&worker) {
-            let _ = self.switched(worker, generation, step);
-        }
-    }
 }

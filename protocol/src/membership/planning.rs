@@ -278,22 +278,57 @@ impl Membership {
         }
     }
 
-    /// A member says where it has begun the planned generation. All begin it where the trailer was that switches to it. Where they say different steps, a
-    /// worker has lied: to this coordinator, which told a joiner a wrong step, or to the joiner. No sum would ever come of their gradients; a halt finds
-    /// out where each of them stands, and loses nothing.
+    /// A member says where it has begun the planned generation. All begin it at the same step, behind the trailer that switches to it.
     pub(super) fn says_switched(&mut self, worker: WorkerId, generation: Generation, step: Step) {
-        if self.switched(worker, generation, step) && *self.change.begins.get_or_insert(step) != step {
-            self.disturb();
+        if self.switched(worker, generation, step) {
+            let begins = *self.change.begins.get_or_insert(step);
+            // The one that made progress in it first is there, or beyond.
+            let latest = self.formation.as_ref().map_or(step, |formation| formation.step);
+            if begins != step || latest < step {
+                self.misled();
+            }
+        }
+    }
+
+    /// A worker that makes progress in the planned generation, or finishes in it, has switched to it, or has halted for it if it is a
+    /// pause: its word of that may be lost.
+    pub(super) fn switched_if_so(&mut self, worker: WorkerId, generation: Generation, step: Step) {
+        let planned = self.change.plan.as_ref().is_some_and(|plan| plan.generation == generation);
+        if planned {
+            self.paused();
+        }
+        if (planned || self.change.switching.contains(&worker))
+            && self.switched(worker, generation, step)
+            && self.change.begins.is_some_and(|begins| step < begins)
+        {
+            self.misled();
         }
     }
 
     /// A member has begun the planned generation, and is at this step. Whether that was not known yet.
-    pub(super) fn switched(&mut self, worker: WorkerId, generation: Generation, step: Step) -> bool {
+    fn switched(&mut self, worker: WorkerId, generation: Generation, step: Step) -> bool {
         self.reach(step);
-        if self.planned(worker) == Planned::Ordered {
-            self.begin_plan(generation, step);
+        let (planned, now) = (self.planned(worker), self.now);
+        match self.change.plan.as_mut().filter(|plan| plan.generation == generation) {
+            Some(_) if planned == Planned::Ordered => self.begin_plan(generation, step),
+            // No trailer can say so yet. Where one has begun it, others may have.
+            Some(plan) if planned == Planned::Prepared => {
+                plan.ordered = Some(now);
+                self.misled();
+            }
+            Some(_) | None => {}
         }
         generation == self.formed && self.change.switching.remove(&worker)
+    }
+
+    /// A worker has begun the planned generation where no member did: it was handed another trailer than the members, or was told a wrong step, as another
+    /// worker has lied to this coordinator; or it lies itself. No sum would ever come of their gradients. A halt finds out where each of them stands; that
+    /// may be further apart than members of one generation can be.
+    fn misled(&mut self) {
+        if self.is_formed() {
+            self.change.unseen = true;
+            self.disturb();
+        }
     }
 
     /// The trailer that switches is known to have closed a sum. So all will begin the planned generation at this step, unless

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::member::Followed;
 use sardana_protocol::membership::{Event, Loss};
-use sardana_protocol::messages::{DepotMessage, Introduction, Motion, Tally, WorkerMessage};
-use sardana_protocol::words::WorkerId;
+use sardana_protocol::messages::{DepotMessage, Introduction, Motion, Tally, Trailer, WorkerMessage};
+use sardana_protocol::words::{Generation, WorkerId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -103,7 +103,8 @@ impl Liars {
         self.who.contains(&worker)
     }
 
-    fn lies_to_the_coordinator(&self, worker: WorkerId) -> bool {
+    /// Whether it says to the coordinator what is not true.
+    pub(crate) fn lies_to_the_coordinator(&self, worker: WorkerId) -> bool {
         self.is_one(worker) && !self.only_to_joiners
     }
 
@@ -137,16 +138,24 @@ impl Liars {
         self.twisted(self.lies_to_the_coordinator(worker), introduction, dice)
     }
 
-    /// What a keeper says of a sum that it hands to a joiner in place of this. The sum's step is the joiner's own.
-    pub(crate) fn hands_over(&mut self, keeper: WorkerId, told: Followed, dice: &mut Dice) -> Followed {
+    /// What a keeper says of a sum that it hands to a joiner in place of this. The sum's step is the joiner's own. `newest`: the number of the last generation
+    /// that was planned or formed.
+    pub(crate) fn hands_over(&mut self, keeper: WorkerId, told: Followed, newest: Generation, dice: &mut Dice) -> Followed {
         let Followed {
             step,
             generation,
             trailer,
             keeper_at,
         } = told;
-        let said = (generation, trailer, keeper_at);
-        let (generation, trailer, keeper_at) = self.twisted(self.is_one(keeper), said, dice);
+        let lies = self.is_one(keeper);
+        // Of changes to what is true none is another order.
+        let orders = [Trailer::Switch(newest), Trailer::Continue, Trailer::Stop];
+        let trailer = if lies && dice.once_in(self.rarity) {
+            orders[dice.index(orders.len())]
+        } else {
+            trailer
+        };
+        let (generation, trailer, keeper_at) = self.twisted(lies, (generation, trailer, keeper_at), dice);
         let said = Followed {
             step,
             generation,
@@ -158,11 +167,16 @@ impl Liars {
     }
 
     /// What a worker that lies says unasked, now and then.
-    pub(crate) fn invents(&mut self, dice: &mut Dice) -> Option<(WorkerId, WorkerMessage)> {
-        if self.who.is_empty() || self.only_to_joiners || !dice.once_in(self.rarity * 40) {
+    pub(crate) fn invents(
+        &mut self,
+        here: impl Fn(&WorkerId) -> bool,
+        dice: &mut Dice,
+    ) -> Option<(WorkerId, WorkerMessage)> {
+        let present: Vec<WorkerId> = self.who.iter().copied().filter(here).collect();
+        if present.is_empty() || self.only_to_joiners || !dice.once_in(self.rarity * 40) {
             return None;
         }
-        let worker = *self.who.iter().nth(dice.index(self.who.len()))?;
+        let worker = present[dice.index(present.len())];
         let message = &self.corpus[dice.index(self.corpus.len())];
         Some((worker, self.ear.changed(message, dice)))
     }

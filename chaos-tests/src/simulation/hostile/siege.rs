@@ -40,7 +40,7 @@ const BY_THEIR_WORD: &[&str] = &[
 pub struct Siege {
     seed: u64,
     workers: u32,
-    /// How many workers lie: the honest are always more.
+    /// How many workers lie at once: the honest are more, but for those that were just killed.
     liars: usize,
     /// One in so many of their words is a lie.
     rarity: u64,
@@ -87,8 +87,12 @@ impl Siege {
             liars: if workers > 4 && (seed >> 8) % 2 == 1 { 2 } else { 1 },
             rarity: [2, 5, 20, 80][usize::try_from((seed >> 16) % 4).unwrap_or(0)],
             steps: 10 + (seed >> 24) % 30,
-            order: if (seed >> 40) % 3 == 0 { Order::Fast } else { Order::Exact },
-            loses: (seed >> 48) % 2 == 0,
+            order: if (seed >> 40).is_multiple_of(3) {
+                Order::Fast
+            } else {
+                Order::Exact
+            },
+            loses: (seed >> 48).is_multiple_of(2),
             others_lie: false,
             only_to_joiners: false,
         }
@@ -219,7 +223,8 @@ impl World {
     fn lie(&mut self) {
         let Some(liars) = &mut self.liars else { return };
         let dice = &mut self.dice;
-        let (invented, of_depot) = (liars.invents(dice), liars.depot_invents(dice));
+        let invented = liars.invents(|worker| self.processes.contains_key(worker), dice);
+        let of_depot = liars.depot_invents(dice);
         let comes = liars.depot_comes(dice);
         // Workers that are on their way, and one that never was.
         let machine = self.coordinator.machine.as_ref();

@@ -18,7 +18,7 @@ impl World {
     pub(super) fn order_kill(&mut self, worker: WorkerId, before: Phases) {
         self.counts.killed += 1;
         // Of one that lies how fast it is, nothing is known.
-        let honest = self.liars.as_ref().is_none_or(|liars| !liars.is_one(worker));
+        let honest = self.liars.as_ref().is_none_or(|liars| !liars.lies_to_the_coordinator(worker));
         if let Some(doing) = self.doing(worker).filter(|_| honest) {
             let paced = self
                 .processes

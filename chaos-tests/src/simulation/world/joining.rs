@@ -5,6 +5,7 @@ use std::time::Duration;
 use sardana_protocol::limits::NAMING_DEADLINE;
 use sardana_protocol::lineage::WantedSum;
 use sardana_protocol::member::{Event, Followed, Lacking};
+use sardana_protocol::membership::Membership;
 use sardana_protocol::messages::{Snapshot, Trailer};
 use sardana_protocol::snapshot::{Share, holders_of, keepers_of};
 use sardana_protocol::words::{Step, WorkerId};
@@ -185,9 +186,10 @@ impl World {
                         trailer: sum.trailer,
                         keeper_at,
                     };
-                    let told = match &mut self.liars {
-                        Some(liars) => liars.hands_over(keeper, told, &mut self.dice),
-                        None => told,
+                    let newest = self.coordinator.machine.as_ref().map(Membership::generation);
+                    let told = match (&mut self.liars, newest) {
+                        (Some(liars), Some(newest)) => liars.hands_over(keeper, told, newest, &mut self.dice),
+                        (Some(_), None) | (None, _) => told,
                     };
                     (Event::Followed(told), Data::Sum(sum))
                 }

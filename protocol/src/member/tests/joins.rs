@@ -272,6 +272,21 @@ fn a_joiner_that_heard_of_a_stop_goes_on_with_the_generation_that_lets_it_in() {
     assert!(matches!(worker.next_work(), Work::Gradient { .. }), "it goes on");
 }
 
+/// So had this one, and the others have come further since.
+#[test]
+fn a_joiner_that_heard_of_a_stop_follows_the_generation_that_begins_beyond_it() {
+    let mut worker = joiner();
+    let _ = followed(&mut worker, 5, Trailer::Stop, 6);
+    assert!(!apply(&mut worker, 5).contains(&follow(6)));
+    let _ = prepare(&mut worker, third());
+    let _ = worker.handle(Event::LinksReady { generation: g(2) });
+    let begun = Form { step: s(7), ..third() };
+    assert_eq!(prepare(&mut worker, begun.clone()), [follow(6)]);
+    assert_eq!(prepare(&mut worker, begun), [], "once");
+    let _ = followed(&mut worker, 6, Trailer::Switch(g(2)), 7);
+    assert_eq!(apply(&mut worker, 6), switched(7));
+}
+
 fn summed_by(worker: &mut Member, count: u64, step: u64) -> Vec<Command> {
     let _ = summed(worker, count, step, Trailer::Continue);
     apply(worker, step)

@@ -35,17 +35,48 @@ fn a_joiner_that_has_caught_up_is_planned_in_and_switched_to() {
     assert_eq!(job.membership.generation(), g(2));
 }
 
-/// A keeper has handed it a trailer that the members did not have.
+/// All three halt.
+fn all_halt(told: &[String]) {
+    assert_eq!(told[..2], ["halting for g1.3", "to w1: halt g1.3"], "{told:?}");
+    assert_eq!(told.len(), 4, "{told:?}");
+}
+
+/// A keeper has handed it a trailer that the members did not have, or has lied to the coordinator of where they begin.
 #[test]
 fn a_joiner_that_begins_at_another_step_than_the_members_makes_all_halt() {
     for (first, then) in [(8, 9), (9, 8)] {
         let mut job = Job::ordered(config());
         job.switched(3, 2, first);
-        let told = job.switched(1, 2, then);
-        assert_eq!(told[..2], ["halting for g1.3", "to w1: halt g1.3"], "{told:?}");
-        assert_eq!(told.len(), 4, "all three: {told:?}");
+        all_halt(&job.switched(1, 2, then));
         assert_eq!(job.switched(2, 2, then), [""; 0], "once");
+        // It was further than the others can have been in one generation: none is taken for a liar.
+        job.all_halted([1, 2], 3, 10);
+        assert_eq!(job.halted(3, 3, 8)[0], "forming g1.3 of [1, 2, 3] at s10");
     }
+}
+
+#[test]
+fn a_joiner_that_makes_progress_before_the_step_where_the_members_begin_makes_all_halt() {
+    let mut job = Job::ordered(config());
+    job.switched(1, 2, 9);
+    all_halt(&job.progress(3, 2, 8, &[]));
+    let mut job = Job::ordered(config());
+    job.progress(3, 2, 8, &[]);
+    all_halt(&job.switched(1, 2, 9));
+    // It may be beyond it.
+    let mut job = Job::ordered(config());
+    job.progress(3, 2, 10, &[]);
+    none_contains(&job.switched(1, 2, 9), "halt");
+    none_contains(&job.switched(2, 2, 9), "halt");
+}
+
+#[test]
+fn what_is_said_of_a_switch_after_a_failure_changes_nothing() {
+    let mut job = Job::ordered(config());
+    job.switched(3, 2, 9);
+    job.membership.fail("test".to_owned());
+    none_contains(&job.switched(1, 2, 8), "halt");
+    assert_eq!(job.membership.stage(), Stage::Done);
 }
 
 #[test]
@@ -83,11 +114,9 @@ fn a_worker_that_makes_progress_in_a_planned_generation_has_begun_it() {
 }
 
 #[test]
-fn a_plan_that_is_not_ordered_changes_nothing() {
-    let mut job = Job::planned(config());
-    assert_eq!(job.switched(3, 2, 9), [""; 0]);
-    assert_eq!(job.finishes(3, 2, 10), [""; 0]);
-    assert_eq!(job.membership.stage(), Stage::Running);
+fn none_has_begun_a_plan_that_is_not_ordered() {
+    all_halt(&Job::planned(config()).switched(3, 2, 9));
+    all_halt(&Job::planned(config()).finishes(3, 2, 10));
 }
 
 #[test]
