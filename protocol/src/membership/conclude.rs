@@ -128,7 +128,7 @@ fn disagreement(endings: &[(&WorkerId, &Ending)]) -> String {
     let result = odd.zip(many).and_then(|((_, one), (_, other))| one.other_result(other));
     let result = result.map_or_else(String::new, |result| format!("; their first result that differs: {result}"));
     format!(
-        "the final states differ (BITS-1): {}, {}{result}; a machine computes wrongly or the model is not deterministic",
+        "the final states or their results differ (BITS-1): {}, {}{result}; a machine computes wrongly or the model is not deterministic",
         say(odd),
         say(many)
     )

@@ -280,13 +280,17 @@ impl Membership {
 
     /// A member says where it has begun the planned generation. All begin it at the same step, behind the trailer that switches to it.
     pub(super) fn says_switched(&mut self, worker: WorkerId, generation: Generation, step: Step) {
-        if self.switched(worker, generation, step) {
-            let begins = *self.change.begins.get_or_insert(step);
-            // The one that made progress in it first is there, or beyond.
-            let latest = self.formation.as_ref().map_or(step, |formation| formation.step);
-            if begins != step || latest < step {
-                self.misled();
-            }
+        if !self.switched(worker, generation, step) {
+            return;
+        }
+        let begins = *self.change.begins.get_or_insert(step);
+        let Some(formation) = &mut self.formation else { return };
+        // The one that made progress in it first is there, or beyond.
+        let alike = begins == step && step <= formation.step;
+        // None is believed to be far beyond the others by its own word of where they begin.
+        formation.step = formation.step.min(step);
+        if !alike {
+            self.misled();
         }
     }
 
@@ -308,25 +312,32 @@ impl Membership {
     /// A member has begun the planned generation, and is at this step. Whether that was not known yet.
     fn switched(&mut self, worker: WorkerId, generation: Generation, step: Step) -> bool {
         self.reach(step);
-        let (planned, now) = (self.planned(worker), self.now);
-        match self.change.plan.as_mut().filter(|plan| plan.generation == generation) {
-            Some(_) if planned == Planned::Ordered => self.begin_plan(generation, step),
-            // No trailer can say so yet. Where one has begun it, others may have.
-            Some(plan) if planned == Planned::Prepared => {
-                plan.ordered = Some(now);
-                self.misled();
-            }
-            Some(_) | None => {}
+        let named = |plan: &Plan| plan.generation == generation;
+        match self.planned(worker) {
+            Planned::Ordered => self.begin_plan(generation, step),
+            Planned::Prepared if self.change.plan.as_ref().is_some_and(named) => self.begun_before_the_order(),
+            Planned::Prepared | Planned::No => {}
         }
         generation == self.formed && self.change.switching.remove(&worker)
     }
 
+    /// No trailer can say so yet. Where one joiner has begun what is planned, others may have: they are to halt, too.
+    fn begun_before_the_order(&mut self) {
+        let next = self.change.plan.as_ref().and_then(|plan| plan.next.as_ref());
+        let Some(next) = next.filter(|_| self.is_formed()) else {
+            return;
+        };
+        let joins = |worker: &WorkerId| self.members.get(worker).is_some_and(Record::joins);
+        for joiner in next.workers().filter(joins).collect::<Vec<_>>() {
+            self.put(joiner, Place::Called);
+        }
+        self.misled();
+    }
+
     /// A worker has begun the planned generation where no member did: it was handed another trailer than the members, or was told a wrong step, as another
-    /// worker has lied to this coordinator; or it lies itself. No sum would ever come of their gradients. A halt finds out where each of them stands; that
-    /// may be further apart than members of one generation can be.
+    /// worker has lied to this coordinator; or it lies itself. No sum would ever come of their gradients. A halt finds out where each of them stands.
     fn misled(&mut self) {
         if self.is_formed() {
-            self.change.unseen = true;
             self.disturb();
         }
     }
