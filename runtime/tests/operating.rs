@@ -18,6 +18,7 @@ use sardana_actors::coordinator::Coordinator;
 use sardana_net::quic::{bind_stranger, connect};
 use sardana_net::trust::{Authority, PeerIdentity, Role};
 use sardana_protocol::words::{JobId, Step};
+use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -132,20 +133,29 @@ async fn a_crowd_that_says_nothing_does_not_disturb_the_job() {
     let job = trained().await;
     let before = seen(&job.access, |status| status.overview.step > Step::ZERO).await;
     let address = job.coordinator.address();
-    let endpoint = bind_stranger(job.authority.certificate().clone(), address).unwrap();
     let coordinator = PeerIdentity::coordinator(job.coordinator.job());
-    let mut crowd = JoinSet::new();
-    for _ in 0..1_000 {
-        let endpoint = endpoint.clone();
-        crowd.spawn(async move {
-            // Some are turned away before they are heard, the others when they have said nothing for long.
-            if let Ok(connection) = connect(&endpoint, address, coordinator, PATIENCE).await {
-                connection.closed().await;
-            }
-        });
-    }
-    let gone = timeout(PATIENCE, crowd.join_all()).await.expect("all of them go in time");
-    assert_eq!(gone.len(), 1_000);
+    let certificate = job.authority.certificate().clone();
+    let crowd = async move {
+        let endpoint = bind_stranger(certificate, address).unwrap();
+        let mut crowd = JoinSet::new();
+        for _ in 0..1_000 {
+            let endpoint = endpoint.clone();
+            crowd.spawn(async move {
+                // Some are turned away before they are heard, the others when they have said nothing for long.
+                if let Ok(connection) = connect(&endpoint, address, coordinator, PATIENCE).await {
+                    connection.closed().await;
+                }
+            });
+        }
+        timeout(PATIENCE, crowd.join_all())
+            .await
+            .expect("all of them go in time")
+            .len()
+    };
+    // What a thousand strangers compute is theirs to do, not the thread's that the coordinator has.
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    let gone = tokio::task::spawn_blocking(move || runtime().block_on(crowd)).await.unwrap();
+    assert_eq!(gone, 1_000);
     let after = seen(&job.access, |status| status.overview.step > before.overview.step).await;
     assert_eq!(after.overview.generation, before.overview.generation, "no worker halted");
     assert_eq!(after.overview.workers.len(), 2);

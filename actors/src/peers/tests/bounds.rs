@@ -13,6 +13,9 @@ use super::*;
 /// What has gone out by then is all that goes out.
 const NOTHING_MORE: Duration = Duration::from_secs(1);
 
+/// So long a busy host may need to send anything, before all has gone that may.
+const NOTHING_AT_ALL: Duration = Duration::from_secs(10);
+
 fn key(generation: Generation) -> LinkKey {
     let (slot, hop) = (Which::First, 0);
     LinkKey { generation, slot, hop }
@@ -113,11 +116,14 @@ async fn flood(workers: &[Worker], ring: &Ring, links: u32, enough: usize) -> (u
     }
     let (mut opened, mut bytes) = (0, 0);
     while Instant::now() < parked_until {
-        let patience = if bytes < enough { PATIENCE } else { NOTHING_MORE };
-        let Ok(Some((links, more))) = timeout(patience, sent.recv()).await else {
-            return (opened, bytes, true);
-        };
-        (opened, bytes) = (opened + links, bytes + more);
+        // By the time at which links are given up none goes, and tells nothing.
+        let until = Instant::now() + if bytes < enough { NOTHING_AT_ALL } else { NOTHING_MORE };
+        let left = until.min(parked_until).saturating_duration_since(Instant::now());
+        match timeout(left, sent.recv()).await {
+            Ok(Some((links, more))) => (opened, bytes) = (opened + links, bytes + more),
+            Err(_) if until > parked_until => break,
+            Ok(None) | Err(_) => return (opened, bytes, true),
+        }
     }
     (opened, bytes, false)
 }
