@@ -15,7 +15,7 @@ pub(super) struct Change {
     pub(super) said: Duration,
     /// Members of the generation that a trailer has switched to, which have not said that they have.
     pub(super) switching: BTreeSet<WorkerId>,
-    /// Where that generation begins, as the first of its members has said that has said so.
+    /// The step at which that generation begins, by the first word of a member.
     pub(super) begins: Option<Step>,
     /// Whether a switch was ordered, perhaps in an earlier life, of which not all members know: those of the last generation may be far
     /// apart.

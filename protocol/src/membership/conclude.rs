@@ -125,11 +125,23 @@ fn disagreement(endings: &[(&WorkerId, &Ending)]) -> String {
             )
         })
     };
-    let result = odd.zip(many).and_then(|((_, one), (_, other))| one.other_result(other));
+    let result = odd.zip(many).and_then(|((_, one), (_, other))| other_result(one, other));
     let result = result.map_or_else(String::new, |result| format!("; their first result that differs: {result}"));
     format!(
         "the final states or their results differ (BITS-1): {}, {}{result}; a machine computes wrongly or the model is not deterministic",
         say(odd),
         say(many)
     )
+}
+
+/// The first result that differs, as each has it.
+fn other_result(one: &Ending, other: &Ending) -> Option<String> {
+    let at = |of: &Ending, place: usize| of.results.get(place).cloned();
+    let differs = |place: &usize| {
+        let bits = |of| at(of, *place).map(|(name, value)| (name, value.to_bits()));
+        bits(one) != bits(other)
+    };
+    let place = (0..one.results.len().max(other.results.len())).find(differs)?;
+    let told = |of| at(of, place).map_or_else(|| "none".to_owned(), |(name, value)| format!("{name} {value:?}"));
+    Some(format!("{} and {}", told(one), told(other)))
 }

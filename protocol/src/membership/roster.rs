@@ -99,18 +99,6 @@ impl Ending {
         let bits = |ending: &'a Self| ending.results.iter().map(|(name, value)| (name, value.to_bits()));
         self.step == other.step && self.hash == other.hash && bits(self).eq(bits(other))
     }
-
-    /// The first result that differs, as each has it.
-    pub(super) fn other_result(&self, other: &Self) -> Option<String> {
-        let at = |one: &Self, place: usize| one.results.get(place).cloned();
-        let differs = |place: &usize| {
-            let bits = |one| at(one, *place).map(|(name, value)| (name, value.to_bits()));
-            bits(self) != bits(other)
-        };
-        let place = (0..self.results.len().max(other.results.len())).find(differs)?;
-        let told = |one| at(one, place).map_or_else(|| "none".to_owned(), |(name, value)| format!("{name} {value:?}"));
-        Some(format!("{} and {}", told(self), told(other)))
-    }
 }
 
 impl Record {
