@@ -17,9 +17,11 @@ pub(super) struct Change {
     pub(super) switching: BTreeSet<WorkerId>,
     /// The step at which that generation begins, by the first word of a member.
     pub(super) begins: Option<Step>,
-    /// Whether a switch was ordered, perhaps in an earlier life, of which not all members know: those of the last generation may be far
-    /// apart.
+    /// Whether a switch was ordered in an earlier life, of which not all members know: those of the last generation may be far apart.
     pub(super) unseen: bool,
+    /// Who would have stayed at a switch that was ordered when all were told to halt: members of both generations, which are never far apart. Those that it
+    /// left out may be.
+    pub(super) stayers: Option<BTreeSet<WorkerId>>,
 }
 
 impl Change {

@@ -120,19 +120,23 @@ impl Membership {
     }
 
     /// No member can finish a step without all others of its generation, so that none is two steps beyond any other, or beyond the step
-    /// that all had first to come to.
+    /// that all had first to come to. Where some were to be left out by then, only those that were to stay tell how far the others can be.
     fn too_far(&self) -> Option<(WorkerId, Loss)> {
         let formation = self.formation.as_ref().filter(|_| !self.change.unseen)?;
         let halted = self.halted_members(formation);
         halted.iter().find_map(|(worker, _, standing)| {
             let step = standing.step;
-            let behind = || {
-                let others = halted.iter().map(|(_, _, other)| other.step.max(formation.step));
-                others.filter(|other| other.next() < step)
+            let stayers = self.change.stayers.as_ref();
+            let told = || {
+                let stay = halted
+                    .iter()
+                    .filter(|(other, ..)| stayers.is_none_or(|stayers| stayers.contains(other)));
+                stay.map(|(_, _, other)| other.step.max(formation.step))
             };
+            let behind = || told().filter(|other| other.next() < step);
             let alone = behind().count() >= WITNESSES;
             // Where the many stand, not the few.
-            let many = behind().count() * 2 > halted.len();
+            let many = behind().count() * 2 > told().count();
             (alone && many).then(|| (*worker, far_ahead(behind().max().unwrap_or_default(), step)))
         })
     }

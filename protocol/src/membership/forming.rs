@@ -294,7 +294,7 @@ impl Membership {
             formation.goes_on();
         }
         formation.stop_here(stops_here);
-        self.change.unseen = false;
+        (self.change.unseen, self.change.stayers) = (false, None);
         self.members.values_mut().for_each(|record| record.stopped_unasked = false);
         self.formed = self.generation;
         self.faults.breaks.begin();

@@ -17,7 +17,14 @@ impl Membership {
     /// Asks all workers to halt for the next number.
     pub(super) fn halt(&mut self) {
         let plan = self.change.plan.take();
-        self.change.unseen |= plan.as_ref().is_some_and(Plan::is_ordered);
+        if let Some(next) = plan
+            .as_ref()
+            .filter(|plan| plan.is_ordered())
+            .and_then(|plan| plan.next.as_ref())
+        {
+            let stays = |worker: &WorkerId| self.is_member(*worker);
+            self.change.stayers = Some(next.workers().filter(stays).collect());
+        }
         // A member that halts for this number leaves no snapshot behind.
         if plan.as_ref().is_some_and(Plan::is_pause) {
             self.checkpoints.want_no_more();

@@ -48,10 +48,18 @@ pub struct Siege {
     order: Order,
     /// Whether workers are killed, and return: those that join are handed states and sums.
     loses: bool,
-    /// Whether a depot lies, and an agent.
-    others_lie: bool,
-    /// Whether the workers that lie do so only of the sums that they hand to joiners.
-    only_to_joiners: bool,
+    lies: Lies,
+}
+
+/// Who lies, and of what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lies {
+    /// Workers, of anything.
+    Workers,
+    /// Workers, only of the sums that they hand to joiners.
+    Keepers,
+    /// A depot, and an agent.
+    Others,
 }
 
 /// How a siege went.
@@ -93,8 +101,7 @@ impl Siege {
                 Order::Exact
             },
             loses: (seed >> 48).is_multiple_of(2),
-            others_lie: false,
-            only_to_joiners: false,
+            lies: Lies::Workers,
         }
     }
 
@@ -105,7 +112,7 @@ impl Siege {
         Self {
             liars: 0,
             loses: false,
-            others_lie: true,
+            lies: Lies::Others,
             ..Self::drawn(seed)
         }
     }
@@ -116,7 +123,7 @@ impl Siege {
         Self {
             loses: true,
             rarity: 1 + (seed >> 16) % 4,
-            only_to_joiners: true,
+            lies: Lies::Keepers,
             ..Self::drawn(seed)
         }
     }
@@ -154,22 +161,20 @@ impl Siege {
     fn world(self, telling: Telling) -> World {
         let Self { seed, workers, .. } = self;
         let mut dice = Dice::new(mix(seed));
-        let depots = if self.others_lie { 3 } else { 2 };
+        let depots = if self.lies == Lies::Others { 3 } else { 2 };
         let swarm = Swarm {
             order: self.order,
             ..Swarm::besieged(&mut dice, workers, self.steps, depots)
         };
         let swarm = if self.loses { swarm.losing_workers() } else { swarm };
         let mut world = World::of(swarm, dice, seed, Story::new(telling));
-        let mut liars = Liars::new(self.liars, self.rarity);
-        if self.others_lie {
-            liars = liars.and_others(world.depots[0].id);
-        }
-        if self.only_to_joiners {
-            liars = liars.only_to_joiners();
-        }
+        let liars = Liars::new(self.liars, self.rarity);
         world.law.doubts.uncountable = true;
-        world.liars = Some(liars);
+        world.liars = Some(match self.lies {
+            Lies::Workers => liars,
+            Lies::Keepers => liars.only_to_joiners(),
+            Lies::Others => liars.and_others(world.depots[0].id),
+        });
         world
     }
 }

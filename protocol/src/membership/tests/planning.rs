@@ -83,6 +83,35 @@ fn who_says_first_that_a_generation_has_begun_is_not_believed_to_be_far_beyond_t
     assert!(told[1].contains(refuted), "{told:?}");
 }
 
+/// Worker 3 of four leaves; the order to switch has gone out, and none is known to have begun without it when all are told to halt.
+fn halted_while_it_leaves() -> Job {
+    let mut job = Job::training(4, config());
+    job.leaves(3);
+    has(&job.all_ready([1, 2, 4], 2), "to w4: close g1.1 with switch to g1.2");
+    has(&job.link_broken(1, 1, 2), "halting for g1.3");
+    job
+}
+
+#[test]
+fn who_says_that_it_went_on_without_those_that_would_have_gone_with_it_is_left_out() {
+    let mut job = halted_while_it_leaves();
+    job.all_halted([1, 2, 3], 3, 6);
+    let told = job.halted(4, 3, 10);
+    has(&told, "to w4: dismiss");
+    let refuted = |line: &String| line.contains("expected a step up to s7, as the others say");
+    assert!(told.iter().any(refuted), "{told:?}");
+}
+
+#[test]
+fn those_that_went_on_without_one_that_leaves_are_believed() {
+    let mut job = halted_while_it_leaves();
+    job.all_halted([1, 2], 3, 9);
+    job.halted(3, 3, 6);
+    let told = job.halted(4, 3, 10);
+    none_contains(&told, "dismiss");
+    has(&told, "forming g1.3 of [1, 2, 4] at s10");
+}
+
 #[test]
 fn what_is_said_of_a_switch_after_a_failure_changes_nothing() {
     let mut job = Job::ordered(config());
