@@ -25,6 +25,7 @@ pub(crate) const CHECKS: &[&str] = &[
     "GEN-3",
     "GEN-3, welcoming",
     "LIVE-1",
+    "LIVE-1, coming to rest",
     "LIVE-1, ending",
     "STEP-1",
     "STEP-1, halting",

@@ -153,6 +153,7 @@ impl Membership {
         }
         this.earlier.past = Past::Possible { gone: BTreeSet::new() };
         this.earlier.resumed = true;
+        this.training.unbroken = false;
         this
     }
 
@@ -285,7 +286,7 @@ impl Membership {
         if earlier && generation > self.formed && self.is_formed() {
             self.put(worker, Place::Called);
             // The others may not have seen the trailer.
-            self.change.unseen = true;
+            self.change.stayers = Some(self.stayers_of_an_earlier_life());
             self.disturb();
         }
     }
@@ -299,13 +300,11 @@ impl Membership {
         match verdict {
             Verdict::Wait => return true,
             Verdict::Adopt(formation) => {
-                self.earlier.past = Past::None;
-                self.count_on();
+                self.leave_the_past();
                 self.adopt(*formation);
             }
             Verdict::Halt => {
-                self.earlier.past = Past::None;
-                self.count_on();
+                self.leave_the_past();
                 self.disturb();
             }
         }
@@ -313,7 +312,8 @@ impl Membership {
     }
 
     /// The past is dealt with. What was counted in generations that the record does not know of is not known.
-    pub(super) fn count_on(&mut self) {
+    pub(super) fn leave_the_past(&mut self) {
+        self.earlier.past = Past::None;
         if std::mem::replace(&mut self.earlier.claimed, Generation::NONE) > self.earlier.recorded {
             self.ledger.rescued();
         }

@@ -17,10 +17,8 @@ pub(super) struct Change {
     pub(super) switching: BTreeSet<WorkerId>,
     /// The step at which that generation begins, by the first word of a member.
     pub(super) begins: Option<Step>,
-    /// Whether a switch was ordered in an earlier life, of which not all members know: those of the last generation may be far apart.
-    pub(super) unseen: bool,
-    /// Who would have stayed at a switch that was ordered when all were told to halt: members of both generations, which are never far apart. Those that it
-    /// left out may be.
+    /// Who would have stayed at a switch that was ordered, in this life or an earlier one, when all were told to halt: members of both generations, which are
+    /// never far apart. Those that it left out may be.
     pub(super) stayers: Option<BTreeSet<WorkerId>>,
 }
 
@@ -31,6 +29,11 @@ impl Change {
             said: now,
             ..Self::default()
         }
+    }
+
+    /// Whether a switch that was ordered when all were told to halt, if one was, has left this member in.
+    pub(super) fn leaves_in(&self, worker: WorkerId) -> bool {
+        self.stayers.as_ref().is_none_or(|stayers| stayers.contains(&worker))
     }
 }
 

@@ -2,6 +2,7 @@
 //! and what one model cannot compute no other can: so a worker that says otherwise and is alone with it is left out, and the others go on.
 //! Two workers that say different things are not told apart here.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::formation::Formation;
@@ -9,7 +10,7 @@ use super::{Loss, Membership, Phase, Record, Stop};
 use crate::limits::{CONTRADICTED, HEARTBEAT};
 use crate::messages::{Senseless, Standing};
 use crate::planted::{Bug, bites};
-use crate::words::{Step, WorkerId};
+use crate::words::{Generation, Step, WorkerId};
 
 /// So many others must say otherwise before a worker is not believed.
 const WITNESSES: usize = 2;
@@ -121,24 +122,32 @@ impl Membership {
 
     /// No member can finish a step without all others of its generation, so that none is two steps beyond any other, or beyond the step
     /// that all had first to come to. Where some were to be left out by then, only those that were to stay tell how far the others can be.
+    /// Nor is any other worker, unless the generation began anew without the newest state.
     fn too_far(&self) -> Option<(WorkerId, Loss)> {
-        let formation = self.formation.as_ref().filter(|_| !self.change.unseen)?;
-        let halted = self.halted_members(formation);
-        halted.iter().find_map(|(worker, _, standing)| {
-            let step = standing.step;
-            let stayers = self.change.stayers.as_ref();
-            let told = || {
-                let stay = halted
-                    .iter()
-                    .filter(|(other, ..)| stayers.is_none_or(|stayers| stayers.contains(other)));
-                stay.map(|(_, _, other)| other.step.max(formation.step))
-            };
-            let behind = || told().filter(|other| other.next() < step);
-            let alone = behind().count() >= WITNESSES;
+        let formation = self.formation.as_ref()?;
+        let halted = self.halted_members(formation).into_iter();
+        let told = halted.filter(|(worker, ..)| self.change.leaves_in(*worker));
+        let mut told: Vec<Step> = told.map(|(_, _, standing)| standing.step.max(formation.step)).collect();
+        told.sort_unstable();
+        let is_bound = |worker: WorkerId| self.is_member(worker) || self.training.unbroken;
+        self.members.iter().find_map(|(&worker, record)| {
+            let step = record.quiet().filter(|_| is_bound(worker))?.step;
+            let behind = &told[..told.partition_point(|other| other.next() < step)];
             // Where the many stand, not the few.
-            let many = behind().count() * 2 > told().count();
-            (alone && many).then(|| (*worker, far_ahead(behind().max().unwrap_or_default(), step)))
+            let many = behind.len() >= WITNESSES && behind.len() * 2 > told.len();
+            let most = behind.last().copied().filter(|_| many)?;
+            Some((worker, far_ahead(most, step)))
         })
+    }
+
+    /// Members that a switch of an earlier life, of which nothing else is known, has not left out. Without the records of that life those that were to leave are
+    /// not known either.
+    pub(super) fn stayers_of_an_earlier_life(&self) -> BTreeSet<WorkerId> {
+        if self.earlier.recorded == Generation::NONE {
+            return BTreeSet::new();
+        }
+        let stays = |worker: &WorkerId| self.members.get(worker).is_some_and(|record| record.leaving().is_none());
+        self.formation.iter().flat_map(Formation::workers).filter(stays).collect()
     }
 
     /// Whether a trailer may have said stop: an operator wants it, or wanted it in a life of which not all is known.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::adopting::Past;
 use super::formation::{Candidate, Formation};
 use super::resending::Said;
 use super::roster::Place;
@@ -179,6 +178,15 @@ impl Membership {
         quiet.map(|standing| standing.step).max().unwrap_or(Step::ZERO)
     }
 
+    /// Whether a member of the last generation is here with what it had there: then no worker is more than one step beyond those that are.
+    fn goes_on_from_the_last(&self) -> bool {
+        self.formation.as_ref().is_none_or(|last| {
+            let members = last.workers().filter(|worker| self.change.leaves_in(*worker));
+            let mut here = members.filter_map(|worker| self.members.get(&worker)?.quiet());
+            here.any(|standing| standing.step >= last.step)
+        })
+    }
+
     /// The newest state of the members of the last generation; the one that they were known to have, if they are all gone.
     fn newest_of_members(&self) -> Step {
         let Some(formation) = &self.formation else {
@@ -249,9 +257,9 @@ impl Membership {
             return;
         }
         let stops = self.may_have_been_stopped();
+        self.training.unbroken &= self.goes_on_from_the_last();
         self.renumber();
-        self.earlier.past = Past::None;
-        self.count_on();
+        self.leave_the_past();
         let newest = self.newest();
         self.doubt_what_is_rescued(newest);
         let source = match self.manage(|checkpoints, facts| checkpoints.resumes_from(newest, facts)) {
@@ -294,7 +302,7 @@ impl Membership {
             formation.goes_on();
         }
         formation.stop_here(stops_here);
-        (self.change.unseen, self.change.stayers) = (false, None);
+        self.change.stayers = None;
         self.members.values_mut().for_each(|record| record.stopped_unasked = false);
         self.formed = self.generation;
         self.faults.breaks.begin();

@@ -23,7 +23,8 @@ impl Membership {
             .and_then(|plan| plan.next.as_ref())
         {
             let stays = |worker: &WorkerId| self.is_member(*worker);
-            self.change.stayers = Some(next.workers().filter(stays).collect());
+            let stayers = next.workers().filter(stays).collect();
+            self.change.stayers.get_or_insert(stayers);
         }
         // A member that halts for this number leaves no snapshot behind.
         if plan.as_ref().is_some_and(Plan::is_pause) {

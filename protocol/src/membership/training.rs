@@ -17,6 +17,8 @@ pub(super) struct Training {
     pub(super) advanced: Duration,
     /// Since when no update was applied because of a loss or an arrival.
     pub(super) disturbed: Option<Duration>,
+    /// Whether each generation of this job has gone on from the state of the one before it, as far as it is known: then no worker has a newer one.
+    pub(super) unbroken: bool,
 }
 
 impl Training {
@@ -24,6 +26,7 @@ impl Training {
     pub(super) fn new(now: Duration) -> Self {
         Self {
             advanced: now,
+            unbroken: true,
             ..Self::default()
         }
     }

@@ -15,6 +15,7 @@ mod losing;
 mod memory;
 mod progress;
 mod readiness;
+mod resting;
 mod resuming;
 mod returns;
 mod samples;
@@ -40,6 +41,7 @@ use super::model::Reference;
 pub(crate) use hanging::{Doing, given};
 pub(crate) use leaving::Heirs;
 pub(crate) use progress::Floor;
+pub(crate) use resting::Second;
 
 /// What did not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -30,6 +30,10 @@ impl World {
         self.count_time(now);
         self.story.hear(now, &what);
         self.act(what);
+        if let Some(events) = self.second.counts(now) {
+            let held = self.law.comes_to_rest(events, self.processes.len());
+            self.require(held);
+        }
         true
     }
 

@@ -39,7 +39,7 @@ use sardana_protocol::words::{Generation, Step, WorkerId};
 use super::calendar::{Beat, Calendar, Happening};
 use super::coverage::Coverage;
 use super::hostile::Liars;
-use super::invariants::{Held, Law, Violation};
+use super::invariants::{Held, Law, Second, Violation};
 use super::network::{IDLE, Network, Node, Transport};
 use super::story::{Story, Telling};
 use super::swarm::Swarm;
@@ -99,6 +99,7 @@ pub(crate) struct World {
     /// Since when training waits for a checkpoint.
     in_want: Option<Duration>,
     counted_to: Duration,
+    second: Second,
     /// The newest step of any worker, and how often it grew.
     pub(crate) high: Step,
     pub(crate) advances: u64,
@@ -170,6 +171,7 @@ impl World {
             liars: None,
             in_want: None,
             counted_to: Duration::ZERO,
+            second: Second::default(),
             high: Step::ZERO,
             advances: 0,
             swarm,

@@ -1,7 +1,7 @@
 //! One worker that says otherwise than all others.
 
 use super::*;
-use crate::limits::{CONTRADICTED, STALL_LEAST};
+use crate::limits::{CONTRADICTED, STALL_LEAST, STATE_GRACE};
 use crate::status::Stage;
 
 const TICK: Duration = Duration::from_millis(500);
@@ -162,6 +162,68 @@ fn one_that_stands_where_it_cannot_is_left_out_and_the_others_go_on_from_theirs(
     assert!(is_left_out(&told, 3), "{told:?}");
     job.passes(TICK);
     assert_eq!((job.membership.stage(), job.membership.reached()), (Stage::Forming, s(3)));
+}
+
+/// Worker 9 says that it has trained in generation `count`, up to the step 9. All halt, the others where they stand. What is said to what it says then.
+fn one_comes_from_far_ahead(job: &mut Job, count: u64, others: &[(u64, u64)]) -> Vec<String> {
+    any_begins(&job.introduces(9, introduction(g(count), standing(9))), "joined w9 at s9");
+    let halt = job.membership.generation().count();
+    assert_eq!(job.membership.stage(), Stage::Halting);
+    for &(worker, step) in others {
+        job.halted(worker, halt, step);
+    }
+    job.halted(9, halt, 9)
+}
+
+#[test]
+fn one_that_comes_with_a_state_that_it_cannot_have_costs_a_halt_and_is_left_out() {
+    let mut job = Job::training(3, config());
+    job.progress(1, 1, 3, &[]);
+    let told = one_comes_from_far_ahead(&mut job, 1, &[(1, 3), (2, 3), (3, 3)]);
+    assert!(is_left_out(&told, 9), "{told:?}");
+    job.passes(TICK);
+    assert_eq!((job.membership.stage(), job.membership.reached()), (Stage::Forming, s(3)));
+}
+
+#[test]
+fn one_that_comes_with_a_state_that_the_others_began_anew_without_is_believed() {
+    let mut job = Job::training(3, config());
+    job.progress(1, 1, 3, &[]);
+    for worker in 1..=3 {
+        job.dies(worker, 3);
+    }
+    for worker in [5, 6, 7] {
+        job.arrives(worker, 0);
+    }
+    job.all_halted([5, 6], 2, 0);
+    has(&job.halted(7, 2, 0), "state lost: s3 reached, again from s0");
+    job.all_ready([5, 6, 7], 2);
+    let told = one_comes_from_far_ahead(&mut job, 1, &[(5, 0), (6, 0), (7, 0)]);
+    assert!(!is_left_out(&told, 9), "{told:?}");
+    assert_eq!(job.membership.reached(), s(9));
+}
+
+/// Those that went on are cut off from the coordinator, which begins again with the one that they left out.
+#[test]
+fn one_that_went_on_without_the_one_that_leaves_is_believed_when_it_comes_back() {
+    let mut job = Job::new(Config { expected: 3, ..config() });
+    for worker in [1, 3, 9] {
+        job.arrives(worker, 0);
+    }
+    job.all_ready([1, 3, 9], 1);
+    job.leaves(3);
+    has(&job.all_ready([1, 9], 2), "to w9: close g1.1 with switch to g1.2");
+    job.is_cut_off(1);
+    job.is_cut_off(9);
+    job.arrives(5, 0);
+    job.arrives(6, 0);
+    job.halted(3, 3, 3);
+    job.passes(STATE_GRACE);
+    any_begins(&job.all_halted([5, 6], 3, 0), "forming g1.3 of [3, 5, 6] at s3");
+    job.all_ready([3, 5, 6], 3);
+    let told = one_comes_from_far_ahead(&mut job, 2, &[(3, 3), (5, 3), (6, 3)]);
+    assert!(!is_left_out(&told, 9), "{told:?}");
+    assert_eq!(job.membership.reached(), s(9));
 }
 
 #[test]
