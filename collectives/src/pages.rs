@@ -194,8 +194,10 @@ pub(crate) fn is_blind() -> bool {
 
 impl AsRef<[u8]> for Held {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: they lie within the pages, which this value keeps mapped. Their owner writes no byte that was shown in place before each holder has let go of them.
-        unsafe { slice::from_raw_parts(self.pages.start().add(self.at), self.bytes) }
+        // SAFETY: they lie within the pages.
+        let start = unsafe { self.pages.start().add(self.at) };
+        // SAFETY: this value keeps the pages mapped. Their owner writes no byte that was shown in place before each holder has let go of them.
+        unsafe { slice::from_raw_parts(start, self.bytes) }
     }
 }
 

@@ -191,11 +191,15 @@ unsafe fn store_past_caches(to: *mut u8, from: &[u8]) {
     let at = unsafe { to.add(head.len()) };
     for (number, word) in words.iter().enumerate() {
         let word = bytemuck::cast::<[u8; WORD], __m128i>(*word);
-        // SAFETY: every x86-64 processor has the instruction. If there are words the place is aligned, and lies within those bytes.
-        unsafe { _mm_stream_si128(at.cast::<__m128i>().add(number), word) };
+        // SAFETY: the place lies within those bytes.
+        let place = unsafe { at.cast::<__m128i>().add(number) };
+        // SAFETY: every x86-64 processor has the instruction. If there are words the place is aligned.
+        unsafe { _mm_stream_si128(place, word) };
     }
     // SAFETY: what is behind the words lies within those bytes.
-    unsafe { at.add(size_of_val(words)).copy_from_nonoverlapping(tail.as_ptr(), tail.len()) };
+    let behind = unsafe { at.add(size_of_val(words)) };
+    // SAFETY: the same.
+    unsafe { behind.copy_from_nonoverlapping(tail.as_ptr(), tail.len()) };
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -12,6 +12,15 @@ const LINEAR_REGRESSION: &str = env!("CARGO_BIN_EXE_linear_regression");
 const TOUR: &str = env!("CARGO_BIN_EXE_tour");
 const NETWORK: &str = env!("CARGO_BIN_EXE_network");
 
+/// All that compute by candle, but the one that the README shows.
+const NETWORKS: [&str; 5] = [
+    env!("CARGO_BIN_EXE_mnist"),
+    env!("CARGO_BIN_EXE_cifar"),
+    env!("CARGO_BIN_EXE_chars"),
+    env!("CARGO_BIN_EXE_diabetes"),
+    env!("CARGO_BIN_EXE_digits"),
+];
+
 /// A run in this folder, where no GPU is to be seen.
 fn run(program: &str, folder: &Path, arguments: &[&str], device: Option<&str>) -> Output {
     let mut run = Command::new(program);
@@ -78,6 +87,27 @@ fn a_model_in_plain_rust_trains_on_processors_and_refuses_a_gpu() {
 fn the_tour_says_what_a_gpu_would_take() {
     let words = refused_by("cuda", &run(TOUR, Path::new("."), &["--device", "cuda"], None));
     assert_eq!(words, refused_by("cuda", &run(TOUR, Path::new("."), &[], Some("cuda"))));
+}
+
+/// Without a driver, or built without what computes on a GPU. A list of GPUs does not say that one can be used.
+#[test]
+fn each_network_refuses_a_gpu_that_it_cannot_use_before_it_does_anything_else() {
+    let folder = tempfile::tempdir().unwrap();
+    for program in NETWORKS {
+        let mut run = Command::new(program);
+        run.args(["--device", "cuda"]).current_dir(folder.path());
+        let ended = run
+            .env("CUDA_VISIBLE_DEVICES", "GPU-none")
+            .env_remove("SARDANA_DEVICE")
+            .output()
+            .unwrap();
+        let words = refused_by("cuda", &ended);
+        assert!(
+            words.contains("expected a ") && words.contains(", found "),
+            "{program}: {words}"
+        );
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{program}");
+    }
 }
 
 /// What a program says of a device that is not there.

@@ -33,7 +33,7 @@ fn about<'a>(findings: &'a [Value], about: &str) -> &'a Value {
 #[test]
 fn each_library_is_found_or_says_why_not_and_what_it_would_be_for() {
     let findings = findings(&[]);
-    for name in ["NVIDIA driver", "NVRTC", "cuBLAS", "cuDNN", "NCCL"] {
+    for name in ["NVIDIA driver", "NVRTC", "cudart", "cuBLAS", "cuRAND", "cuDNN", "NCCL"] {
         let finding = about(&findings, name);
         assert_eq!(finding["values"]["built_with_cuda"], true);
         match finding["state"].as_str() {
@@ -51,7 +51,14 @@ fn a_library_without_the_function_that_tells_its_version_is_there_and_says_what_
     let Some(compiler) = Compiler::or_skip() else { return };
     let driver = compiler.driver_files(&[]).unwrap();
     // A library, and none of these.
-    for name in ["libnvrtc.so", "libcublas.so", "libcudnn.so", "libnccl.so"] {
+    for name in [
+        "libnvrtc.so",
+        "libcudart.so",
+        "libcublas.so",
+        "libcurand.so",
+        "libcudnn.so",
+        "libnccl.so",
+    ] {
         std::fs::copy(driver.folder().join("libcuda.so"), driver.folder().join(name)).unwrap();
     }
     let found = findings(&[
@@ -60,7 +67,9 @@ fn a_library_without_the_function_that_tells_its_version_is_there_and_says_what_
     ]);
     for (name, file, function) in [
         ("NVRTC", "libnvrtc.so", "nvrtcVersion"),
+        ("cudart", "libcudart.so", "cudaRuntimeGetVersion"),
         ("cuBLAS", "libcublas.so", "cublasGetProperty"),
+        ("cuRAND", "libcurand.so", "curandGetVersion"),
         ("cuDNN", "libcudnn.so", "cudnnGetVersion"),
         ("NCCL", "libnccl.so", "ncclGetVersion"),
     ] {
@@ -91,6 +100,12 @@ fn gpus_are_told_as_the_driver_shows_them() {
     });
     assert_eq!(*first, expected);
     assert_eq!(about(&found, "GPU 1")["values"]["is_instance"], true);
+    let weak = findings(&[("LD_LIBRARY_PATH", folder), ("TWIN_CAPABILITY", "75".as_ref())]);
+    let gpu = about(&weak, "GPU 0");
+    assert_eq!(
+        (gpu["state"].as_str(), gpu["values"]["capability"].as_str()),
+        (Some("limited"), Some("7.5"))
+    );
     let old = findings(&[("LD_LIBRARY_PATH", folder), ("TWIN_VERSION", "11040".as_ref())]);
     let driver = about(&old, "NVIDIA driver");
     assert_eq!(
@@ -102,6 +117,21 @@ fn gpus_are_told_as_the_driver_shows_them() {
         "install a newer driver, or run on processors with `--device cpu`"
     );
     assert!(old.iter().all(|finding| finding["about"] != "GPU 0"));
+}
+
+#[test]
+fn the_instances_that_agents_deal_are_told() {
+    let Some(compiler) = Compiler::or_skip() else { return };
+    let files = compiler.driver_files(&[]).unwrap().with_nvml(&compiler).unwrap();
+    let folder = files.folder().as_os_str();
+    let found = findings(&[("LD_LIBRARY_PATH", folder), ("TWIN_GPUS", "GPU-a;GPU-b:MIG-1,MIG-2".as_ref())]);
+    let nvml = about(&found, "NVML");
+    assert_eq!(nvml["found"], "2 GPUs, 1 of them divided, into 2 instances");
+    assert_eq!(nvml["values"]["instances"], serde_json::json!(["MIG-1", "MIG-2"]));
+    // It does not begin.
+    let found = findings(&[("LD_LIBRARY_PATH", folder)]);
+    let nvml = about(&found, "NVML");
+    assert!(nvml["state"] == "missing" && nvml["to_do"].is_string(), "{nvml}");
 }
 
 /// A driver with all kernels, and NCCL beside it, made once. None, and a line that says so, where there is no compiler.
@@ -292,6 +322,44 @@ fn what_a_step_waits_for_is_measured_on_work_that_was_done() {
     assert_eq!(up, sums);
     // Three snapshots besides, and the sum of each step of the worker that trains alone: four, and one beside each snapshot.
     assert_eq!(down, sums + 3 * STATE + 7 * LAYERED);
+}
+
+#[test]
+fn gradients_of_worker_processes_are_summed_where_they_lie_beside_copies_of_what_crosses() {
+    let Some(driver) = driver() else { return };
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_sardana"));
+    bench.args([
+        "bench",
+        "all-reduce",
+        "-n",
+        "2",
+        "--sizes",
+        "2KiB",
+        "--device",
+        "cuda",
+        "--json",
+    ]);
+    let accounts = tempfile::tempdir().unwrap();
+    bench.envs(driver.environment()).env("TWIN_ACCOUNT", accounts.path());
+    let output = bench.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    // Each worker's kernels, by its own account: those of the bench's process are none.
+    let accounts = std::fs::read_dir(accounts.path()).unwrap();
+    let accounts = accounts.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+    let launches = accounts.map(|account| account.split_whitespace().nth(6).unwrap().parse::<u64>().unwrap());
+    assert_eq!(launches.filter(|launches| *launches > 100).count(), 2, "both compute there");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(
+        found["what"]
+            .as_str()
+            .unwrap()
+            .starts_with("all-reduce of f32 on GPUs, 2 ranks"),
+        "{found}"
+    );
+    let row = &found["rows"][0];
+    let [crossing, median, of_limit] =
+        ["crossing_seconds", "median_seconds", "of_limit"].map(|name| row[name].as_f64().unwrap());
+    assert!(crossing > 0.0 && (of_limit * median / crossing - 1.0).abs() < 1e-9, "{row}");
 }
 
 #[cfg(feature = "nccl")]

@@ -168,11 +168,10 @@ fn without_signals<T>(spawn: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     use std::ptr;
 
     let [mut all, mut before] = [MaybeUninit::uninit(), MaybeUninit::uninit()];
-    // SAFETY: each set is filled in before it is read, and lives as long as the call. A thread inherits what is blocked.
-    let blocked = unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr())
-    };
+    // SAFETY: the set lives as long as the call, and may be uninitialised before.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // SAFETY: each set lives as long as the call, and the one that is read was filled in. A thread inherits what is blocked.
+    let blocked = unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
     if blocked != 0 {
         return Err(io::Error::from_raw_os_error(blocked));
     }

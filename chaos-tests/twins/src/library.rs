@@ -5,7 +5,8 @@
 
 #![expect(
     unsafe_code,
-    reason = "loading a library and calling what is in it cannot be checked by the compiler"
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "loading a library and calling what is in it cannot be checked by the compiler; a function is looked up and called at once"
 )]
 
 use std::ffi::{CStr, c_char};

@@ -65,10 +65,16 @@ pub(crate) const PARAMETER_SIZES: &str = "cuFuncGetParamInfo";
 /// The oldest driver that translates the kernels, which are PTX of version 8.7.
 pub const OLDEST: Version = Version { major: 12, minor: 8 };
 
+/// The oldest GPUs that the kernels can be translated for, by their compute capability: their PTX is for it, and runs on all later ones.
+pub const OLDEST_GPU: Version = Version { major: 8, minor: 0 };
+
+/// Which attributes of a device the two numbers of its compute capability are.
+const CAPABILITY: [i32; 2] = [75, 76];
+
 /// CUDA's code for "there is no device".
 const NO_DEVICE: i32 = 100;
 
-/// A version of CUDA that a driver supports.
+/// A version of CUDA that a driver supports, or a GPU's compute capability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
     /// As in 12.8.
@@ -135,13 +141,24 @@ pub enum Absent {
         /// How many there are.
         found: usize,
     },
+    /// The GPU is too old for the kernels.
+    #[error(
+        "expected a GPU of compute capability {OLDEST_GPU} or later, found that number {ordinal} has {found}; choose another, by its number or by CUDA_VISIBLE_DEVICES, or run on processors with `--device cpu`"
+    )]
+    Capability {
+        /// The GPU's number.
+        ordinal: usize,
+        /// What it has.
+        found: Version,
+    },
 }
 
 /// A driver that started. It shows at least one GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Driver {
     version: Version,
-    devices: usize,
+    /// The compute capability of each GPU that it shows.
+    capabilities: Vec<Version>,
     tells_parameter_sizes: bool,
 }
 
@@ -164,22 +181,31 @@ impl Driver {
     /// How many GPUs it shows: one or more.
     #[must_use]
     pub const fn devices(&self) -> usize {
-        self.devices
+        self.capabilities.len()
     }
 
-    /// Whether it shows a GPU of this number, from 0 on.
+    /// Whether it shows a GPU of this number, from 0 on, that the kernels can be translated for.
     ///
     /// # Errors
-    /// When it shows none of this number.
-    pub const fn require(&self, ordinal: usize) -> Result<(), Absent> {
-        if ordinal < self.devices {
-            Ok(())
-        } else {
-            Err(Absent::Ordinal {
+    /// When it shows none of this number, or that one is too old.
+    pub fn require(&self, ordinal: usize) -> Result<(), Absent> {
+        match self.capabilities.get(ordinal) {
+            Some(&found) if found < OLDEST_GPU => Err(Absent::Capability { ordinal, found }),
+            Some(_) => Ok(()),
+            None => Err(Absent::Ordinal {
                 asked: ordinal,
-                found: self.devices,
-            })
+                found: self.devices(),
+            }),
         }
+    }
+
+    /// The number of the first GPU that can be used.
+    ///
+    /// # Errors
+    /// When all that it shows are too old.
+    pub fn first(&self) -> Result<usize, Absent> {
+        let usable = (0..self.devices()).find(|ordinal| self.require(*ordinal).is_ok());
+        usable.map_or_else(|| self.require(0).map(|()| 0), Ok)
     }
 
     /// Whether [`PARAMETER_SIZES`] may be called.
@@ -207,19 +233,42 @@ fn start(library: OpenLibrary) -> Result<Driver, Absent> {
     let (code, devices) = library.call_for_number("cuDeviceGetCount").expect(is_there);
     accept(&library, code)?;
     let version = version_of(version);
-    match usize::try_from(devices) {
-        Ok(0) | Err(_) => Err(Absent::NoDevice),
-        Ok(_) if version < OLDEST => Err(Absent::Old { found: version }),
-        Ok(devices) => Ok(Driver {
-            version,
-            devices,
-            tells_parameter_sizes: library.has(PARAMETER_SIZES),
-        }),
+    if devices <= 0 {
+        return Err(Absent::NoDevice);
     }
+    if version < OLDEST {
+        return Err(Absent::Old { found: version });
+    }
+    Ok(Driver {
+        version,
+        capabilities: (0..devices)
+            .map(|ordinal| capability_of(&library, ordinal))
+            .collect::<Result<_, _>>()?,
+        tells_parameter_sizes: library.has(PARAMETER_SIZES),
+    })
+}
+
+/// The compute capability of the GPU of this number. The library has the functions.
+fn capability_of(library: &OpenLibrary, ordinal: i32) -> Result<Version, Absent> {
+    let is_there = "its functions were looked for";
+    let (code, device) = library.call_for_one("cuDeviceGet", ordinal).expect(is_there);
+    let [major, minor] = CAPABILITY.map(|which| {
+        library
+            .call_for_attribute("cuDeviceGetAttribute", which, device)
+            .expect(is_there)
+    });
+    for code in [code, major.0, minor.0] {
+        accept(library, code)?;
+    }
+    let number = |found: i32| u32::try_from(found).unwrap_or(0);
+    Ok(Version {
+        major: number(major.1),
+        minor: number(minor.1),
+    })
 }
 
 /// CUDA counts 1,000 a major and 10 a minor version.
-fn version_of(number: i32) -> Version {
+pub(crate) fn version_of(number: i32) -> Version {
     let number = u32::try_from(number).unwrap_or(0);
     Version {
         major: number / 1_000,
@@ -271,6 +320,10 @@ mod tests {
             },
             Absent::NoDevice,
             Absent::Ordinal { asked: 2, found: 1 },
+            Absent::Capability {
+                ordinal: 0,
+                found: version_of(7_050),
+            },
         ];
         for absent in absent {
             let words = absent.to_string();
@@ -288,14 +341,28 @@ mod tests {
         assert_eq!(once, sorted);
     }
 
+    fn with(capabilities: &[Version]) -> Driver {
+        Driver {
+            version: OLDEST,
+            capabilities: capabilities.to_vec(),
+            tells_parameter_sizes: false,
+        }
+    }
+
     #[test]
     fn a_number_of_a_gpu_beyond_the_last_is_refused() {
-        let driver = Driver {
-            version: OLDEST,
-            devices: 2,
-            tells_parameter_sizes: false,
-        };
+        let driver = with(&[OLDEST_GPU; 2]);
         assert_eq!(driver.require(1), Ok(()));
         assert_eq!(driver.require(2), Err(Absent::Ordinal { asked: 2, found: 2 }));
+    }
+
+    #[test]
+    fn the_first_gpu_that_is_not_too_old_is_used() {
+        let old = Version { major: 7, minor: 5 };
+        let refused = Err(Absent::Capability { ordinal: 0, found: old });
+        assert_eq!(with(&[OLDEST_GPU, old]).first(), Ok(0));
+        assert_eq!(with(&[old, OLDEST_GPU]).first(), Ok(1));
+        assert_eq!(with(&[old, old]).first(), refused);
+        assert_eq!(with(&[old, OLDEST_GPU]).require(0), refused.map(|_: usize| ()));
     }
 }

@@ -14,14 +14,12 @@ pub struct Named {
     pub instances: Option<Vec<String>>,
 }
 
-/// The GPUs that this process may see, in the order of NVML. Empty where there is no NVML, or it does not begin.
+/// The GPUs that this process may see, in the order of NVML. None where there is no NVML, or it does not begin.
 #[must_use]
-pub fn gpus() -> Vec<Named> {
-    let Some(session) = Session::begin() else {
-        return Vec::new();
-    };
+pub fn gpus() -> Option<Vec<Named>> {
+    let session = Session::begin()?;
     let named = |gpu| named(&session, gpu);
-    session.gpus().into_iter().filter_map(named).collect()
+    Some(session.gpus().into_iter().filter_map(named).collect())
 }
 
 fn named(session: &Session, gpu: Handle<'_>) -> Option<Named> {

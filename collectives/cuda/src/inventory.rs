@@ -4,7 +4,7 @@ use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
 use crate::device::DeviceError;
 use crate::device::name_of;
-use crate::driver::Driver;
+use crate::driver::{Driver, Version};
 use crate::raw::context;
 
 pub use crate::libraries::{Library, NoVersion, libraries};
@@ -17,7 +17,7 @@ pub struct Gpu {
     /// In the driver's words.
     pub name: String,
     /// Its compute capability, as in 9.0.
-    pub capability: [u32; 2],
+    pub capability: Version,
     /// Bytes of its memory.
     pub memory: u64,
     /// How many multiprocessors it has.
@@ -53,7 +53,7 @@ fn gpu(ordinal: usize) -> Result<Gpu, DeviceError> {
         // The driver has no other word for it.
         is_instance: name.contains(" MIG "),
         name,
-        capability: [major, minor],
+        capability: Version { major, minor },
         memory: bytes as u64,
         multiprocessors,
     })

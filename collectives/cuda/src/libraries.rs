@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use crate::driver::version_of;
 use crate::mapped;
 use crate::raw::library::{self, OpenLibrary};
 use crate::raw::nvrtc;
@@ -40,7 +41,7 @@ struct Known {
     version: fn(&OpenLibrary) -> Result<String, NoVersion>,
 }
 
-const LIBRARIES: [Known; 4] = [
+const LIBRARIES: [Known; 6] = [
     Known {
         name: "NVRTC",
         stem: "nvrtc",
@@ -48,6 +49,15 @@ const LIBRARIES: [Known; 4] = [
         version: |library| {
             let [major, minor] = told("nvrtcVersion", |name| library.call_for_two_numbers(name))?;
             Ok(format!("{major}.{minor}"))
+        },
+    },
+    Known {
+        name: "cudart",
+        stem: "cudart",
+        open: || library::open(library::names("cudart")),
+        version: |library| {
+            let version = told("cudaRuntimeGetVersion", |name| library.call_for_number(name))?;
+            Ok(version_of(version).to_string())
         },
     },
     Known {
@@ -59,6 +69,15 @@ const LIBRARIES: [Known; 4] = [
             let part = |which| told("cublasGetProperty", |name| library.call_for_property(name, which));
             let [major, minor, patch] = [part(0)?, part(1)?, part(2)?];
             Ok(format!("{major}.{minor}.{patch}"))
+        },
+    },
+    Known {
+        name: "cuRAND",
+        stem: "curand",
+        open: || library::open(library::names("curand")),
+        version: |library| {
+            let version = told("curandGetVersion", |name| library.call_for_number(name))?;
+            Ok(curand_version(version))
         },
     },
     Known {
@@ -121,9 +140,9 @@ impl Known {
     }
 }
 
-/// The libraries beside the driver: NVRTC, cuBLAS, cuDNN and NCCL, each opened to ask for its version, which takes a second or so.
+/// The libraries beside the driver: NVRTC, the CUDA runtime, cuBLAS, cuRAND, cuDNN and NCCL, each opened to ask for its version, which takes a second or so.
 #[must_use]
-pub fn libraries() -> [Library; 4] {
+pub fn libraries() -> [Library; 6] {
     LIBRARIES.map(|known| known.open())
 }
 
@@ -154,6 +173,11 @@ fn cudnn_version(number: usize) -> String {
     format!("{}.{}.{}", number / major, number % major / 100, number % 100)
 }
 
+/// cuRAND counts 1,000 a major and 100 a minor version.
+fn curand_version(number: i32) -> String {
+    format!("{}.{}.{}", number / 1_000, number % 1_000 / 100, number % 100)
+}
+
 /// NCCL counts 10,000 a major version since 2.9, and 1,000 before.
 fn nccl_version(number: i32) -> String {
     let major = if number >= 10_000 { 10_000 } else { 1_000 };
@@ -167,6 +191,7 @@ mod tests {
     #[test]
     fn versions_are_read_as_each_library_counts_them() {
         assert_eq!([91_002, 90_100, 8_907].map(cudnn_version), ["9.10.2", "9.1.0", "8.9.7"]);
+        assert_eq!(curand_version(10_307), "10.3.7");
         assert_eq!([22_703, 20_900, 2_804].map(nccl_version), ["2.27.3", "2.9.0", "2.8.4"]);
     }
 
@@ -229,7 +254,7 @@ mod tests {
         let libraries = libraries();
         assert_eq!(
             libraries.each_ref().map(|library| library.name),
-            ["NVRTC", "cuBLAS", "cuDNN", "NCCL"]
+            ["NVRTC", "cudart", "cuBLAS", "cuRAND", "cuDNN", "NCCL"]
         );
         for library in libraries {
             match library.found {

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sardana_cuda::driver::{Absent, Driver, FUNCTIONS, OLDEST, Version};
+use sardana_cuda::driver::{Absent, Driver, FUNCTIONS, OLDEST, OLDEST_GPU, Version};
 use sardana_twins::Compiler;
 
 /// Set in the processes that only ask.
@@ -19,14 +19,10 @@ fn asks() {
     if std::env::var_os(ASK).is_none() {
         return;
     }
-    let absent = Driver::of_this_machine().map(|driver| driver.devices());
-    assert_eq!(
-        absent,
-        Driver::of_this_machine().map(|driver| driver.devices()),
-        "the answer stays"
-    );
-    match absent {
-        Ok(devices) => println!("asked: {devices} devices"),
+    let absent = Driver::of_this_machine();
+    assert_eq!(absent, Driver::of_this_machine(), "the answer stays");
+    match absent.and_then(|driver| Ok((driver.devices(), driver.first()?))) {
+        Ok((devices, _)) => println!("asked: {devices} devices"),
         Err(absent) => println!("asked: {absent}"),
     }
 }
@@ -125,6 +121,20 @@ fn a_driver_that_is_there_says_how_many_gpus_it_shows_or_why_it_does_not_start()
         found: Version { major: 12, minor: 4 },
     };
     assert_eq!(says(&[("TWIN_VERSION", "12040")]), old.to_string());
+    let weak = Absent::Capability {
+        ordinal: 0,
+        found: Version { major: 7, minor: 5 },
+    };
+    assert_eq!(says(&[("TWIN_CAPABILITY", "75")]), weak.to_string());
+    assert_eq!(says(&[("TWIN_CAPABILITY", "80")]), "1 devices");
+}
+
+#[test]
+fn the_oldest_gpus_are_those_that_the_kernels_are_compiled_for() {
+    let target = format!(".target sm_{}{}\n", OLDEST_GPU.major, OLDEST_GPU.minor);
+    for module in sardana_cuda::kernels::Module::ALL {
+        assert!(module.ptx().contains(&target), "{}", module.name());
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn asks() {
     }
     let gpus = instances::gpus();
     assert_eq!(gpus, instances::gpus(), "it begins and ends as often as it is asked");
-    let words = gpus.into_iter().map(|gpu| match gpu.instances {
+    let words = gpus.unwrap_or_default().into_iter().map(|gpu| match gpu.instances {
         None => gpu.name,
         Some(names) => format!("{}=[{}]", gpu.name, names.join(" ")),
     });

@@ -174,7 +174,10 @@ fn each_figure_is_a_row_and_so_is_one_that_is_missing() {
     let memory = "printf '%-24s%-9s%s\\n' memory ok '0 bytes held'";
     let rows = ["exposed behind it   1.0 GiB   3.00 ms", "NCCL abort      missing  no library"];
     let says = rows.map(|row| format!("echo '{row}'")).join("; ");
-    let bench = format!("case \"$1 $2\" in 'bench gpu') {says}; exit 0 ;; esac; exit 1");
+    let summed = "sums on GPUs of 2 ranks";
+    let bench = format!(
+        "case \"$1 $2\" in 'bench gpu') {says}; exit 0 ;; 'bench all-reduce') echo '{summed}'; exit 0 ;; esac; exit 1"
+    );
     let table_with = |sardana: &str| {
         let programs = Programs {
             sardana,
@@ -184,13 +187,14 @@ fn each_figure_is_a_row_and_so_is_one_that_is_missing() {
         programs.table().1
     };
     let table = table_with(&bench);
-    for figure in rows {
+    for figure in [rows[0], rows[1], summed] {
         let line = row("", "figure", figure);
         assert!(table.lines().any(|own| own == line), "{line}\n{table}");
     }
     let table = table_with(&bench.replace("exit 0", "exit 1"));
-    let line = row("figures", "FAILED", rows[1]);
-    assert!(table.lines().any(|own| own == line), "{line}\n{table}");
+    for line in [row("figures", "FAILED", rows[1]), row("all-reduce", "FAILED", summed)] {
+        assert!(table.lines().any(|own| own == line), "{line}\n{table}");
+    }
 }
 
 #[test]
@@ -259,6 +263,7 @@ fn what_hangs_is_ended_and_what_no_time_is_left_for_is_said() {
     for line in [
         row("job-cpu", "FAILED", "exit code 124; no time was left"),
         row("figures", "FAILED", "no time was left"),
+        row("all-reduce", "FAILED", "no time was left"),
         row("PyTorch", "skipped", "no time was left"),
     ] {
         assert!(table.lines().any(|own| own == line), "{line}\n{table}");

@@ -2,8 +2,11 @@
 //! compiler; whether it is the kernels' own is for `.ci/ptx` to say.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
 
 use sardana_cuda::kernels::{ALL, Kernel, Module, Parameter};
+use sha2::{Digest, Sha256};
 
 /// A kernel in PTX: the bytes of its parameters, its instructions, and all of its text.
 #[derive(Default)]
@@ -225,6 +228,32 @@ fn sizes(kernel: &Kernel) -> Vec<usize> {
         .iter()
         .map(|(_, parameter)| Parameter::bytes(*parameter))
         .collect()
+}
+
+/// Which sources the PTX was compiled from: the compiler that tells whether it is theirs is not on every machine.
+#[test]
+fn it_was_compiled_from_these_sources() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let told = fs::read_to_string(folder.join("ptx/sources.sha256")).expect("`.ci/ptx --write` makes it");
+    let mut names: Vec<String> = fs::read_dir(folder.join("kernels"))
+        .expect("kernels have a folder")
+        .map(|file| {
+            file.expect("it can be listed")
+                .file_name()
+                .into_string()
+                .expect("names are text")
+        })
+        .collect();
+    names.sort_unstable();
+    let line = |name: &String| {
+        let source = fs::read(folder.join("kernels").join(name)).expect("it is there");
+        format!("{:x}  kernels/{name}\n", Sha256::digest(source))
+    };
+    let expected: String = names.iter().map(line).collect();
+    assert_eq!(
+        told, expected,
+        "a kernel has changed, and its PTX has not: run `.ci/ptx --write`"
+    );
 }
 
 #[test]

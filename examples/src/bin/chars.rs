@@ -31,6 +31,8 @@ fn main() -> Result<()> {
     let arguments = Arguments::parse();
     showing::logs();
     let device = DeviceChoice::said(arguments.device)?;
+    // Before data are read for it.
+    device.require()?;
     let text = match &arguments.data {
         Some(file) => Text::read(file)?,
         None => Text::built_in()?,

@@ -43,6 +43,8 @@ fn main() -> Result<()> {
     let arguments = Arguments::parse();
     showing::logs();
     let device = DeviceChoice::said(arguments.device)?;
+    // Before data are read for it.
+    device.require()?;
     let data = match &arguments.data {
         Some(folder) => Data::in_folder(folder),
         None => Data::made(arguments.made)?,

@@ -29,6 +29,8 @@ fn main() -> Result<()> {
     let arguments = Arguments::parse();
     showing::logs();
     let device = DeviceChoice::said(arguments.device)?;
+    // Before data are read for it.
+    device.require()?;
     let patients = match arguments.data {
         Some(file) => Patients::read(&file)?,
         None => Patients::built_in()?,

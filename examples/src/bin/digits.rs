@@ -25,6 +25,8 @@ fn main() -> Result<()> {
     let Arguments { images, device } = Arguments::parse();
     showing::logs();
     let device = DeviceChoice::said(device)?;
+    // Before data are read for it.
+    device.require()?;
     let digits = match images {
         Some(path) => Digits::read(&path)?,
         None => Digits::built_in(),

@@ -52,7 +52,7 @@ fn each_worker_has_an_instance_of_its_own_or_shares_one_in_turn() {
     let (own, said) = dealt(site, GPUS, 3);
     assert_eq!(own, had(&[("GPU-b", 1), ("MIG-1", 1), ("MIG-2", 1)]));
     assert!(
-        said.contains("each worker has a GPU of its own workers=3 gpus=MIG-1 MIG-2 GPU-b"),
+        said.contains("each worker is given a GPU of its own workers=3 gpus=MIG-1 MIG-2 GPU-b"),
         "{said}"
     );
     let (shared, said) = dealt(site, GPUS, 4);

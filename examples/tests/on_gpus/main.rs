@@ -190,7 +190,10 @@ fn the_program_finds_the_gpus_by_itself_and_says_at_once_where_there_are_none() 
     assert!(ended.status.success(), "{err}");
     assert!(out.contains(&format!("final state {}", site.expected().hash)), "{out}");
     assert!(out.contains(" ms a step, over the last "), "{out}");
-    assert!(err.contains("each worker has a GPU of its own workers=2 gpus=0 1"), "{err}");
+    assert!(
+        err.contains("each worker is given a GPU of its own workers=2 gpus=0 1"),
+        "{err}"
+    );
     assert_eq!(err.matches("a worker says what it computes on").count(), 2, "{err}");
 
     let none = tempfile::tempdir().unwrap();

@@ -59,7 +59,7 @@ pub const MAX_TENSORS: usize = 65_536;
 pub const MAX_TEXT_BYTES: usize = 1_024;
 
 /// Most bytes of what a worker says of its device. A status says it of every worker, and all that differ are to fit into an answer.
-pub const MAX_DEVICE_BYTES: usize = 256;
+pub const MAX_DEVICE_BYTES: usize = 512;
 
 /// Most bytes of a GPU's name, as the driver's `GPU-` and 36 characters, or `MIG-` and somewhat more; longer ones are cut.
 pub const MAX_GPU_BYTES: usize = 96;

@@ -286,7 +286,6 @@ impl Membership {
         if earlier && generation > self.formed && self.is_formed() {
             self.put(worker, Place::Called);
             // The others may not have seen the trailer.
-            self.change.stayers = Some(self.stayers_of_an_earlier_life());
             self.disturb();
         }
     }

@@ -17,9 +17,10 @@ pub(super) struct Change {
     pub(super) switching: BTreeSet<WorkerId>,
     /// The step at which that generation begins, by the first word of a member.
     pub(super) begins: Option<Step>,
-    /// Who would have stayed at a switch that was ordered, in this life or an earlier one, when all were told to halt: members of both generations, which are
-    /// never far apart. Those that it left out may be.
-    pub(super) stayers: Option<BTreeSet<WorkerId>>,
+    /// Members of the generation that a trailer has switched to that were members of the one before.
+    pub(super) stayed: BTreeSet<WorkerId>,
+    /// Who can tell how far the others can be, since all were told to halt: see `who_can_tell`. None where all of the last generation can.
+    pub(super) tellers: Option<BTreeSet<WorkerId>>,
 }
 
 impl Change {
@@ -31,9 +32,9 @@ impl Change {
         }
     }
 
-    /// Whether a switch that was ordered when all were told to halt, if one was, has left this member in.
-    pub(super) fn leaves_in(&self, worker: WorkerId) -> bool {
-        self.stayers.as_ref().is_none_or(|stayers| stayers.contains(&worker))
+    /// Whether this member of the last generation can tell how far the others can be.
+    pub(super) fn can_tell(&self, worker: WorkerId) -> bool {
+        self.tellers.as_ref().is_none_or(|tellers| tellers.contains(&worker))
     }
 }
 

@@ -5,15 +5,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::change::Plan;
 use super::formation::Formation;
 use super::{Loss, Membership, Phase, Record, Stop};
 use crate::limits::{CONTRADICTED, HEARTBEAT};
 use crate::messages::{Senseless, Standing};
 use crate::planted::{Bug, bites};
-use crate::words::{Generation, Step, WorkerId};
+use crate::words::{Step, WorkerId};
 
 /// So many others must say otherwise before a worker is not believed.
-const WITNESSES: usize = 2;
+pub(super) const WITNESSES: usize = 2;
 
 /// The model or the data failed at a worker, and another one tries.
 #[derive(Debug, Clone)]
@@ -121,13 +122,12 @@ impl Membership {
     }
 
     /// No member can finish a step without all others of its generation, so that none is two steps beyond any other, or beyond the step
-    /// that all had first to come to. Where some were to be left out by then, only those that were to stay tell how far the others can be.
-    /// Nor is any other worker, unless the generation began anew without the newest state.
+    /// that all had first to come to. Nor is any other worker, unless a generation has begun without the newest state.
     fn too_far(&self) -> Option<(WorkerId, Loss)> {
         let formation = self.formation.as_ref()?;
         let halted = self.halted_members(formation).into_iter();
-        let told = halted.filter(|(worker, ..)| self.change.leaves_in(*worker));
-        let mut told: Vec<Step> = told.map(|(_, _, standing)| standing.step.max(formation.step)).collect();
+        let told = halted.filter(|(worker, ..)| self.change.can_tell(*worker));
+        let mut told: Vec<Step> = told.map(|(_, _, standing)| standing.step.max(formation.floor())).collect();
         told.sort_unstable();
         let is_bound = |worker: WorkerId| self.is_member(worker) || self.training.unbroken;
         self.members.iter().find_map(|(&worker, record)| {
@@ -140,14 +140,20 @@ impl Membership {
         })
     }
 
-    /// Members that a switch of an earlier life, of which nothing else is known, has not left out. Without the records of that life those that were to leave are
-    /// not known either.
-    pub(super) fn stayers_of_an_earlier_life(&self) -> BTreeSet<WorkerId> {
-        if self.earlier.recorded == Generation::NONE {
-            return BTreeSet::new();
+    /// Which members of the last generation can tell how far the others can be, as all are told to halt. None where all can.
+    pub(super) fn who_can_tell(&self, plan: Option<&Plan>) -> Option<BTreeSet<WorkerId>> {
+        let formation = self.formation.as_ref()?;
+        // A trailer that was ordered in an earlier life may have switched, and which members that has left out is not known.
+        if formation.generation.incarnation() < self.generation.incarnation() {
+            return Some(BTreeSet::new());
         }
-        let stays = |worker: &WorkerId| self.members.get(worker).is_some_and(|record| record.leaving().is_none());
-        self.formation.iter().flat_map(Formation::workers).filter(stays).collect()
+        // Joiners may not have come to the boundary yet.
+        if !self.change.switching.is_empty() {
+            return Some(self.change.stayed.clone());
+        }
+        // Those that it leaves out may be far behind.
+        let next = plan.filter(|plan| plan.is_ordered())?.next.as_ref()?;
+        Some(next.workers().filter(|worker| self.is_member(*worker)).collect())
     }
 
     /// Whether a trailer may have said stop: an operator wants it, or wanted it in a life of which not all is known.

@@ -291,6 +291,11 @@ impl Formation {
         Some((slowest(&self.steady.visits, means), slowest(&best, means)))
     }
 
+    /// How far each member is at least taken to be: one that fetches the state says until then where it stood before. Where none does each has said where it stands.
+    pub(super) fn floor(&self) -> Step {
+        if self.fetching() == 0 { Step::ZERO } else { self.step }
+    }
+
     /// How many members fetch the state.
     pub(super) fn fetching(&self) -> u32 {
         let states = self

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::contradicting::WITNESSES;
 use super::formation::{Candidate, Formation};
 use super::resending::Said;
 use super::roster::Place;
@@ -178,12 +179,13 @@ impl Membership {
         quiet.map(|standing| standing.step).max().unwrap_or(Step::ZERO)
     }
 
-    /// Whether a member of the last generation is here with what it had there: then no worker is more than one step beyond those that are.
+    /// Whether members of the last generation are here with what they had there: then no worker is more than one step beyond those that are. One alone may only say
+    /// so, unless there was no other.
     fn goes_on_from_the_last(&self) -> bool {
         self.formation.as_ref().is_none_or(|last| {
-            let members = last.workers().filter(|worker| self.change.leaves_in(*worker));
-            let mut here = members.filter_map(|worker| self.members.get(&worker)?.quiet());
-            here.any(|standing| standing.step >= last.step)
+            let members = last.workers().filter(|worker| self.change.can_tell(*worker));
+            let here = members.filter_map(|worker| self.members.get(&worker)?.quiet());
+            here.filter(|standing| standing.step >= last.floor()).count() >= WITNESSES.min(last.world_size())
         })
     }
 
@@ -302,7 +304,7 @@ impl Membership {
             formation.goes_on();
         }
         formation.stop_here(stops_here);
-        self.change.stayers = None;
+        self.change.tellers = None;
         self.members.values_mut().for_each(|record| record.stopped_unasked = false);
         self.formed = self.generation;
         self.faults.breaks.begin();

@@ -17,15 +17,8 @@ impl Membership {
     /// Asks all workers to halt for the next number.
     pub(super) fn halt(&mut self) {
         let plan = self.change.plan.take();
-        if let Some(next) = plan
-            .as_ref()
-            .filter(|plan| plan.is_ordered())
-            .and_then(|plan| plan.next.as_ref())
-        {
-            let stays = |worker: &WorkerId| self.is_member(*worker);
-            let stayers = next.workers().filter(stays).collect();
-            self.change.stayers.get_or_insert(stayers);
-        }
+        let tellers = self.who_can_tell(plan.as_ref());
+        self.change.tellers = self.change.tellers.take().or(tellers);
         // A member that halts for this number leaves no snapshot behind.
         if plan.as_ref().is_some_and(Plan::is_pause) {
             self.checkpoints.want_no_more();

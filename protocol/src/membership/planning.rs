@@ -359,6 +359,7 @@ impl Membership {
             self.put(*member, Place::Ready);
         }
         let shards = next.ranges();
+        self.change.stayed = members.iter().copied().filter(|member| self.is_member(*member)).collect();
         self.formation = Some(next);
         self.change.switching = members.iter().copied().collect();
         self.change.begins = None;

@@ -34,7 +34,20 @@ impl Dealt {
         if let DeviceChoice::Cuda(_) = choice {
             usable(choice)?;
         }
-        deal(choice, workers, std::env::var_os(GPUS_VARIABLE), of_this_machine)
+        let dealt = deal(choice, workers, std::env::var_os(GPUS_VARIABLE), of_this_machine)?;
+        Ok(dealt.where_usable(choice, usable))
+    }
+
+    /// What is dealt where none has to be used: that there are GPUs does not say that one of them can be.
+    fn where_usable(self, choice: DeviceChoice, usable: impl FnOnce(DeviceChoice) -> Result<(), NoGpu>) -> Self {
+        match (choice, &self.note) {
+            (DeviceChoice::Auto, Note::Gpus { .. }) => match usable(choice) {
+                Ok(()) => self,
+                Err(NoGpu::None { reason, .. }) => on_processors(reason),
+                Err(none) => on_processors(none.to_string()),
+            },
+            (DeviceChoice::Auto | DeviceChoice::Cpu | DeviceChoice::Cuda(_), _) => self,
+        }
     }
 
     /// What those of each berth find in their environment, in turn.
@@ -54,7 +67,7 @@ impl Dealt {
                 tracing::warn!(target: "sardana::event::sharing", workers, gpus = %gpus.join(" "), "there are fewer GPUs than workers: they share them in turn, and their memory");
             }
             Note::Gpus { gpus, workers } => {
-                tracing::info!(target: "sardana::event::device", workers, gpus = %gpus.join(" "), "each worker has a GPU of its own");
+                tracing::info!(target: "sardana::event::device", workers, gpus = %gpus.join(" "), "each worker is given a GPU of its own");
             }
         }
     }
@@ -183,6 +196,19 @@ mod tests {
             deal(DeviceChoice::Cuda(Some(2)), 2, None, two),
             Err(NoGpu::Number { asked: 2, found: 2 })
         );
+    }
+
+    #[test]
+    fn gpus_that_cannot_be_used_are_dealt_to_none_that_may_do_without() {
+        let dealt = |choice| deal(choice, 2, None, two).unwrap();
+        let refused = |asked| {
+            let reason = "too old".to_owned();
+            Err(NoGpu::None { asked, reason })
+        };
+        let auto = DeviceChoice::Auto;
+        assert_eq!(dealt(auto).where_usable(auto, refused), on_processors("too old".to_owned()));
+        assert_eq!(dealt(auto).where_usable(auto, |_| Ok(())), dealt(auto));
+        assert_eq!(dealt(CUDA).where_usable(CUDA, refused), dealt(CUDA), "asked before");
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub(super) fn of_this_machine() -> Result<Vec<String>, String> {
     if let Some(named) = where_divided() {
         return named;
     }
-    // The driver's module lists them here, whatever libraries there are; it is asked first, since it starts nothing.
+    // The driver's module lists them here, whatever libraries there are.
     let listed = std::fs::read_dir("/proc/driver/nvidia/gpus").map_or(0, Iterator::count);
     let found = if listed > 0 { listed } else { told_by_driver()? };
     Ok((0..found).map(|number| number.to_string()).collect())
@@ -83,7 +83,7 @@ pub(super) fn of_this_machine() -> Result<Vec<String>, String> {
 /// By name, where one is divided: CUDA shows a process one instance at most, and numbers are then of nothing else.
 #[cfg(feature = "cuda")]
 fn where_divided() -> Option<Result<Vec<String>, String>> {
-    by_name(sardana_cuda::instances::gpus())
+    by_name(sardana_cuda::instances::gpus().unwrap_or_default())
 }
 
 /// Without the feature nothing loads a library.
@@ -117,7 +117,7 @@ fn told_by_driver() -> Result<usize, String> {
 #[cfg(not(feature = "cuda"))]
 fn told_by_driver() -> Result<usize, String> {
     Err(format!(
-        "there is no NVIDIA driver under /proc/driver/nvidia; install one, or name GPUs in {GPUS_VARIABLE}, {OTHERWISE}"
+        "there is no NVIDIA driver under /proc/driver/nvidia, and this program was built without `--features cuda`, by which it would ask further; install a driver, or name GPUs in {GPUS_VARIABLE}, {OTHERWISE}"
     ))
 }
 

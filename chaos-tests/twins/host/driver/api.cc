@@ -91,8 +91,8 @@ API int cuDeviceTotalMem_v2(size_t* bytes, int) { return *bytes = size_t(4) << 3
 API int cuDeviceGetAttribute(int* value, int attribute, int) {
     switch (attribute) {
         case 16: *value = 132; break;  // multiprocessors
-        case 75: *value = 9; break;    // compute capability, major
-        case 76: *value = 0; break;    // minor
+        case 75: *value = setting("TWIN_CAPABILITY", 90) / 10; break;  // compute capability, major
+        case 76: *value = setting("TWIN_CAPABILITY", 90) % 10; break;  // minor
         case 115: *value = 1; break;   // memory pools
         default: return INVALID_VALUE;
     }

@@ -19,7 +19,7 @@ impl Modules {
     /// The code of a kernel.
     pub(super) fn function(
         &self,
-        driver: Driver,
+        driver: &Driver,
         context: &Arc<CudaContext>,
         kernel: &Kernel,
     ) -> Result<&CudaFunction, DeviceError> {
@@ -35,7 +35,7 @@ impl Modules {
     }
 }
 
-fn load(driver: Driver, context: &Arc<CudaContext>, module: Module) -> Result<Vec<CudaFunction>, DeviceError> {
+fn load(driver: &Driver, context: &Arc<CudaContext>, module: Module) -> Result<Vec<CudaFunction>, DeviceError> {
     let refused = |error: DriverError| DeviceError::Kernels {
         module: module.name(),
         code: error.0 as u32,

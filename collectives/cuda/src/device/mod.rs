@@ -138,6 +138,7 @@ impl Device {
     /// As [`Self::open`].
     pub fn beside(compute: Arc<CudaStream>) -> Result<Self, DeviceError> {
         let driver = Driver::of_this_machine()?;
+        driver.require(compute.context().ordinal())?;
         context::without_events(compute.context());
         Self::new(driver, compute.context().clone(), compute, None, u64::MAX)
     }

@@ -9,6 +9,9 @@ use crate::device::DeviceError;
 /// Names of kernels that an error lists.
 const MOST_NAMES: usize = 16;
 
+/// Lines of the compiler's log that an error says: a mistake in a header may be told of each line that includes it.
+const MOST_LINES: usize = 20;
+
 /// Why a program of kernels is not there, or a launch of one was not enqueued.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ProgramError {
@@ -133,7 +136,19 @@ impl fmt::Display for CompileError {
             (Some(file), None) => write!(formatter, " in {file}: ")?,
             (None, _) => formatter.write_str(": ")?,
         }
-        write!(formatter, "{}; correct it: the compiler's log says more", self.message)
+        write!(formatter, "{}; correct it", self.message)?;
+        let mut lines = self.log.lines().filter(|line| !line.trim().is_empty());
+        let mut said = lines.by_ref().take(MOST_LINES).peekable();
+        if said.peek().is_some() {
+            formatter.write_str("; the compiler says:")?;
+        }
+        for line in said {
+            write!(formatter, "\n    {line}")?;
+        }
+        match lines.count() {
+            0 => Ok(()),
+            more => write!(formatter, "\n    and {more} more lines"),
+        }
     }
 }
 
@@ -167,7 +182,7 @@ mod tests {
         };
         assert_eq!(
             compile.to_string(),
-            "expected kernels that NVRTC compiles, found in gelu.cu, line 3: expected a \";\"; correct it: the compiler's log says more"
+            "expected kernels that NVRTC compiles, found in gelu.cu, line 3: expected a \";\"; correct it"
         );
         let errors = [
             ProgramError::Device(DeviceError::Absent(Absent::NoDevice)),
@@ -215,6 +230,29 @@ mod tests {
                 "{words}"
             );
         }
+    }
+
+    #[test]
+    fn what_the_compiler_says_is_said_unless_it_is_too_long() {
+        let said = |log: String| {
+            let error = CompileError {
+                file: None,
+                line: None,
+                message: "wrong".to_owned(),
+                log,
+            };
+            error.to_string()
+        };
+        let head = "expected kernels that NVRTC compiles, found: wrong; correct it; the compiler says:\n";
+        assert_eq!(
+            said("a.cu(3): error: wrong\n\n    x = y\n".to_owned()),
+            format!("{head}    a.cu(3): error: wrong\n        x = y")
+        );
+        let long = said("line\n".repeat(MOST_LINES + 5));
+        assert!(
+            long.starts_with(head) && long.ends_with("\n    line\n    and 5 more lines"),
+            "{long}"
+        );
     }
 
     #[test]

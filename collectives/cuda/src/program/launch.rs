@@ -21,7 +21,7 @@ pub struct LoadedKernel {
     function: CudaFunction,
 }
 
-/// A type that is passed to a kernel by value: `f32`, `f64`, `u32`, `u64`, `i32` and `i64`.
+/// A number that is passed to a kernel by value: `f32`, `f64`, an integer of 8 to 64 bits, or a `bool`.
 pub trait Scalar: bytemuck::NoUninit + sealed::Sealed {
     #[doc(hidden)]
     const OFFERED: Offered;
@@ -41,6 +41,8 @@ pub enum Offered {
     Integer(&'static str, usize),
     /// A number of this type.
     Float(&'static str, usize),
+    /// A structure of so many bytes.
+    Structure(usize),
 }
 
 macro_rules! scalars {
@@ -54,7 +56,7 @@ macro_rules! scalars {
 
 scalars! {
     Float: f32, f64;
-    Integer: u32, u64, i32, i64;
+    Integer: u8, u16, u32, u64, i8, i16, i32, i64, bool;
 }
 
 impl Offered {
@@ -64,6 +66,7 @@ impl Offered {
             Self::Address => matches!(takes, Takes::Address | Takes::Integer(8) | Takes::Bits(8)),
             Self::Integer(_, bytes) => takes == Takes::Integer(bytes) || takes == Takes::Bits(bytes),
             Self::Float(_, bytes) => takes == Takes::Float(bytes) || takes == Takes::Bits(bytes),
+            Self::Structure(bytes) => takes == Takes::Structure(bytes),
         }
     }
 }
@@ -73,6 +76,7 @@ impl fmt::Display for Offered {
         match self {
             Self::Address => formatter.write_str("address"),
             Self::Integer(name, _) | Self::Float(name, _) => formatter.write_str(name),
+            Self::Structure(bytes) => write!(formatter, "structure of {bytes} bytes"),
         }
     }
 }
@@ -173,6 +177,12 @@ impl<'a> Launch<'a> {
     #[must_use]
     pub fn value<T: Scalar>(self, value: T) -> Self {
         self.with(T::OFFERED, bytemuck::bytes_of(&value), None)
+    }
+
+    /// The next argument: a structure, or an array in one, by value. Only its size is compared: its fields lie as C has them (`repr(C)`), without padding.
+    #[must_use]
+    pub fn structure<T: bytemuck::NoUninit>(self, value: T) -> Self {
+        self.with(Offered::Structure(size_of::<T>()), bytemuck::bytes_of(&value), None)
     }
 
     fn with(mut self, offered: Offered, bytes: &[u8], device: Option<&'a Device>) -> Self {
@@ -276,5 +286,13 @@ mod tests {
         }
         assert_eq!(fits(f64::OFFERED), [0, 0, 0, 1, 0, 1, 0, 0, 0]);
         assert_eq!(fits(f32::OFFERED), [0, 0, 0, 0, 1, 0, 1, 0, 0]);
+        assert_eq!(fits(i16::OFFERED), [0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert!(
+            bool::OFFERED.fits(Takes::Integer(1))
+                && u8::OFFERED.fits(Takes::Bits(1))
+                && !u8::OFFERED.fits(Takes::Structure(1))
+        );
+        assert_eq!(fits(Offered::Structure(8)), [0, 0, 0, 0, 0, 0, 0, 1, 0]);
+        assert!(!Offered::Structure(16).fits(Takes::Structure(8)));
     }
 }

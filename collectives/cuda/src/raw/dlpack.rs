@@ -108,7 +108,7 @@ impl DlPack {
         };
         let lent = Lent(Some(Managed::Versioned(managed)));
         // SAFETY: the caller's promise. The version comes first in all versions.
-        let version = unsafe { [(*managed.as_ptr()).major, (*managed.as_ptr()).minor] };
+        let version = unsafe { managed.cast::<[u32; 2]>().read() };
         let said = (version[0] == MAJOR).then(|| {
             // SAFETY: this version has this layout.
             let all = unsafe { managed.as_ref() };
@@ -132,7 +132,9 @@ impl DlPack {
         };
         let lent = Lent(Some(Managed::Unversioned(managed)));
         // SAFETY: the caller's promise.
-        let said = unsafe { managed.as_ref().tensor.said(0) };
+        let tensor = unsafe { &managed.as_ref().tensor };
+        // SAFETY: the same.
+        let said = unsafe { tensor.said(0) };
         Self {
             found: Some(([0, 0], Some(said))),
             lent,
@@ -180,19 +182,21 @@ impl Tensor {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // SAFETY: its maker has promised that it may be given back, and it is taken here, so that it happens once.
-        unsafe {
-            match self.0.take() {
-                None => {}
-                Some(Managed::Versioned(managed)) => {
-                    if let Some(deleter) = (*managed.as_ptr()).deleter {
-                        deleter(managed.as_ptr());
-                    }
+        // It is taken, so that it happens once.
+        match self.0.take() {
+            None => {}
+            Some(Managed::Versioned(managed)) => {
+                // SAFETY: its maker has promised that it is there until it is given back.
+                if let Some(deleter) = unsafe { (*managed.as_ptr()).deleter } {
+                    // SAFETY: its maker has promised that it may be given back.
+                    unsafe { deleter(managed.as_ptr()) };
                 }
-                Some(Managed::Unversioned(managed)) => {
-                    if let Some(deleter) = (*managed.as_ptr()).deleter {
-                        deleter(managed.as_ptr());
-                    }
+            }
+            Some(Managed::Unversioned(managed)) => {
+                // SAFETY: as above.
+                if let Some(deleter) = unsafe { (*managed.as_ptr()).deleter } {
+                    // SAFETY: as above.
+                    unsafe { deleter(managed.as_ptr()) };
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::ffi::{CStr, c_char, c_int};
 
-use libloading::{Library, Symbol};
+use libloading::Library;
 
 /// Functions of a library by their names, with their types as its interface has had them since its first version that has them.
 macro_rules! functions {
@@ -70,8 +70,7 @@ impl OpenLibrary {
     /// Whether it has this function.
     pub(crate) fn has(&self, function: &str) -> bool {
         // SAFETY: it is only asked whether the function is there; nothing calls it by this type.
-        let found: Result<Symbol<'_, unsafe extern "C" fn()>, _> = unsafe { self.library.get(function.as_bytes()) };
-        found.is_ok()
+        unsafe { self.function::<unsafe extern "C" fn()>(function) }.is_some()
     }
 
     /// A function of it, if it is there.
@@ -80,73 +79,86 @@ impl OpenLibrary {
     /// The library's function of this name has the type `F`, which is one of functions.
     pub(crate) unsafe fn function<F: Copy>(&self, name: &str) -> Option<F> {
         // SAFETY: the caller's promise; the library is never closed.
-        unsafe { self.library.get::<F>(name.as_bytes()).ok().map(|found| *found) }
+        unsafe { self.library.get::<F>(name.as_bytes()) }.ok().map(|found| *found)
     }
 
     /// Calls `int name(unsigned)`, as the driver's `cuInit`. None if it is not there.
     pub(crate) fn call_with_flags(&self, name: &str, flags: u32) -> Option<i32> {
-        // SAFETY: the driver's interface has this type for every function that this is called for.
-        unsafe {
-            let function: Symbol<'_, unsafe extern "C" fn(u32) -> c_int> = self.library.get(name.as_bytes()).ok()?;
-            Some(function(flags))
-        }
+        // SAFETY: the vendors' interfaces have this type for every function that this is called for.
+        let function = unsafe { self.function::<unsafe extern "C" fn(u32) -> c_int>(name) }?;
+        // SAFETY: it takes any number.
+        Some(unsafe { function(flags) })
     }
 
     /// Calls `int name(int*)`, as the driver's `cuDeviceGetCount` or NCCL's `ncclGetVersion`: the code, and the number.
     pub(crate) fn call_for_number(&self, name: &str) -> Option<(i32, i32)> {
+        // SAFETY: as above.
+        let function = unsafe { self.function::<unsafe extern "C" fn(*mut c_int) -> c_int>(name) }?;
         let mut number = 0;
-        // SAFETY: the vendors' interfaces have this type for every function that this is called for; it writes one number.
-        let code = unsafe {
-            let function: Symbol<'_, unsafe extern "C" fn(*mut c_int) -> c_int> = self.library.get(name.as_bytes()).ok()?;
-            function(&raw mut number)
-        };
+        // SAFETY: it writes one number.
+        let code = unsafe { function(&raw mut number) };
         Some((code, number))
     }
 
     /// Calls `int name(int*, int*)`, as `nvrtcVersion`.
     pub(crate) fn call_for_two_numbers(&self, name: &str) -> Option<(i32, [i32; 2])> {
+        // SAFETY: as above.
+        let function = unsafe { self.function::<unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int>(name) }?;
         let [mut first, mut second] = [0; 2];
-        // SAFETY: as above, with two numbers.
-        let code = unsafe {
-            let function: Symbol<'_, unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int> =
-                self.library.get(name.as_bytes()).ok()?;
-            function(&raw mut first, &raw mut second)
-        };
+        // SAFETY: it writes two numbers.
+        let code = unsafe { function(&raw mut first, &raw mut second) };
         Some((code, [first, second]))
+    }
+
+    /// Calls `int name(int*, int)`, as the driver's `cuDeviceGet`.
+    pub(crate) fn call_for_one(&self, name: &str, of: i32) -> Option<(i32, i32)> {
+        // SAFETY: as above.
+        let function = unsafe { self.function::<unsafe extern "C" fn(*mut c_int, c_int) -> c_int>(name) }?;
+        let mut number = 0;
+        // SAFETY: it writes one number, and takes any.
+        let code = unsafe { function(&raw mut number, of) };
+        Some((code, number))
+    }
+
+    /// Calls `int name(int*, int, int)`, as the driver's `cuDeviceGetAttribute`.
+    pub(crate) fn call_for_attribute(&self, name: &str, which: i32, of: i32) -> Option<(i32, i32)> {
+        // SAFETY: as above.
+        let function = unsafe { self.function::<unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int>(name) }?;
+        let mut number = 0;
+        // SAFETY: it writes one number, and takes any.
+        let code = unsafe { function(&raw mut number, which, of) };
+        Some((code, number))
     }
 
     /// Calls `int name(int, int*)`, as `cublasGetProperty`.
     pub(crate) fn call_for_property(&self, name: &str, which: i32) -> Option<(i32, i32)> {
+        // SAFETY: as above.
+        let function = unsafe { self.function::<unsafe extern "C" fn(c_int, *mut c_int) -> c_int>(name) }?;
         let mut number = 0;
-        // SAFETY: as above, asked with a number.
-        let code = unsafe {
-            let function: Symbol<'_, unsafe extern "C" fn(c_int, *mut c_int) -> c_int> =
-                self.library.get(name.as_bytes()).ok()?;
-            function(which, &raw mut number)
-        };
+        // SAFETY: it writes one number, and takes any.
+        let code = unsafe { function(which, &raw mut number) };
         Some((code, number))
     }
 
     /// Calls `size_t name(void)`, as `cudnnGetVersion`.
     pub(crate) fn call_for_size(&self, name: &str) -> Option<usize> {
-        // SAFETY: as above, without arguments.
-        unsafe {
-            let function: Symbol<'_, unsafe extern "C" fn() -> usize> = self.library.get(name.as_bytes()).ok()?;
-            Some(function())
-        }
+        // SAFETY: as above.
+        let function = unsafe { self.function::<unsafe extern "C" fn() -> usize>(name) }?;
+        // SAFETY: it takes nothing.
+        Some(unsafe { function() })
     }
 
     /// Calls `int name(int, const char**)`, as the driver's `cuGetErrorName`, and copies the text, which is the library's own and stays.
     pub(crate) fn call_for_text(&self, name: &str, of: i32) -> Option<String> {
+        // SAFETY: as above.
+        let function = unsafe { self.function::<unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int>(name) }?;
         let mut text: *const c_char = std::ptr::null();
-        // SAFETY: as above. Where it succeeds the text is one that ends with a zero and stays while the library is open, which is always.
-        unsafe {
-            let function: Symbol<'_, unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int> =
-                self.library.get(name.as_bytes()).ok()?;
-            if function(of, &raw mut text) != 0 || text.is_null() {
-                return None;
-            }
-            Some(CStr::from_ptr(text).to_string_lossy().into_owned())
+        // SAFETY: it writes an address, and takes any number.
+        let code = unsafe { function(of, &raw mut text) };
+        if code != 0 || text.is_null() {
+            return None;
         }
+        // SAFETY: where it succeeds the text is one that ends with a zero and stays while the library is open, which is always.
+        Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
     }
 }

@@ -1,6 +1,8 @@
 //! NCCL: its functions, and a communicator that no call of waits. Must not know which ranks there are, nor what is summed.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+#[cfg(target_pointer_width = "64")]
+use std::mem::offset_of;
 use std::ptr;
 
 use cudarc::driver::CudaStream;
@@ -38,6 +40,15 @@ struct Config {
     network: *const c_char,
     share_on_split: c_int,
 }
+
+// As `nccl.h` has it since version 2.18, on all systems that NCCL is for: what it reads of it is what was written.
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(
+    size_of::<Config>() == 48
+        && offset_of!(Config, blocking) == 16
+        && offset_of!(Config, network) == 32
+        && offset_of!(Config, share_on_split) == 40
+);
 
 impl Config {
     /// No call waits; all else is as NCCL has it by itself.

@@ -168,11 +168,13 @@ impl Calls {
         if code == 0 {
             return Ok(());
         }
-        // SAFETY: it takes any number, and gives null or a text of its own that ends with a zero and stays.
-        let words = unsafe {
-            let text = (self.functions.words)(code);
-            (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
-        };
+        // SAFETY: it takes any number.
+        let text = unsafe { (self.functions.words)(code) };
+        let words = (!text.is_null()).then(|| {
+            // SAFETY: what is not null is a text of its own that ends with a zero and stays.
+            let text = unsafe { CStr::from_ptr(text) };
+            text.to_string_lossy().into_owned()
+        });
         let words = format!("{} ({code})", words.as_deref().unwrap_or("no words"));
         Err(Failed { call, words })
     }

@@ -105,8 +105,10 @@ impl PinnedBytes {
             return Ok(());
         }
         stream.wait(&self.used)?;
-        // SAFETY: the bounds are checked. Until the event has come the host does not look at the memory, and it is not freed.
-        unsafe { result::memcpy_htod_async(to, slice::from_raw_parts(from, range.len()), stream.cu_stream())? };
+        // SAFETY: the bounds are checked.
+        let from = unsafe { slice::from_raw_parts(from, range.len()) };
+        // SAFETY: until the event has come the host does not write the memory, and it is not freed.
+        unsafe { result::memcpy_htod_async(to, from, stream.cu_stream())? };
         self.used.record(stream)
     }
 
@@ -117,8 +119,10 @@ impl PinnedBytes {
             return Ok(());
         }
         stream.wait(&self.used)?;
-        // SAFETY: as above.
-        unsafe { result::memcpy_dtoh_async(slice::from_raw_parts_mut(to, range.len()), from, stream.cu_stream())? };
+        // SAFETY: as above, and the memory is this value's own.
+        let to = unsafe { slice::from_raw_parts_mut(to, range.len()) };
+        // SAFETY: as above; nor does the host read it.
+        unsafe { result::memcpy_dtoh_async(to, from, stream.cu_stream())? };
         self.used.record(stream)
     }
 

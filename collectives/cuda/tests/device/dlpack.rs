@@ -57,13 +57,17 @@ struct Lender {
 }
 
 unsafe extern "C" fn delete_versioned(managed: *mut Versioned) {
-    // SAFETY: both were boxed below, and are given back once.
-    unsafe { give_back(Box::from_raw(managed).context) };
+    // SAFETY: it was boxed below, and is given back once.
+    let managed = unsafe { Box::from_raw(managed) };
+    // SAFETY: the same of what it is lent with.
+    unsafe { give_back(managed.context) };
 }
 
 unsafe extern "C" fn delete_unversioned(managed: *mut Unversioned) {
     // SAFETY: as above.
-    unsafe { give_back(Box::from_raw(managed).context) };
+    let managed = unsafe { Box::from_raw(managed) };
+    // SAFETY: as above.
+    unsafe { give_back(managed.context) };
 }
 
 /// # Safety
@@ -310,13 +314,10 @@ fn what_is_not_taken_is_given_back_once_as_well() {
         drop(library.unversioned(&[1.0]));
         assert_eq!(library.count(), before + 1);
         // SAFETY: null is allowed.
-        let nothing = unsafe {
-            [
-                DlPack::versioned(ptr::null_mut::<c_void>()),
-                DlPack::unversioned(ptr::null_mut()),
-            ]
-        };
-        for nothing in nothing {
+        let versioned = unsafe { DlPack::versioned(ptr::null_mut::<c_void>()) };
+        // SAFETY: the same.
+        let unversioned = unsafe { DlPack::unversioned(ptr::null_mut()) };
+        for nothing in [versioned, unversioned] {
             assert_eq!(nothing.shape(), None);
             let error = DeviceTensor::<f32>::from_dlpack(device, Stream::Compute, nothing).unwrap_err();
             assert_eq!(error, DlPackError::Null);

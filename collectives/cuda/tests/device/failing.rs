@@ -225,7 +225,7 @@ fn what_gpus_there_are_is_told() {
     let expected = sardana_cuda::inventory::Gpu {
         ordinal: 0,
         name: "Twin of a GPU".to_owned(),
-        capability: [9, 0],
+        capability: sardana_cuda::driver::Version { major: 9, minor: 0 },
         memory: 4 << 30,
         multiprocessors: 132,
         is_instance: false,

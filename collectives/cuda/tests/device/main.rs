@@ -9,6 +9,7 @@ mod failing;
 mod gradients;
 mod launches;
 mod memory;
+mod moved_planted;
 #[path = "../kernels/numbers.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod numbers;

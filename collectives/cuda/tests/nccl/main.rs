@@ -13,7 +13,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use sardana_twins::{Compiler, DriverFiles, Source};
+use sardana_twins::{Compiler, DriverFiles, Planted, Source};
 use tempfile::TempDir;
 
 /// A twin driver with NCCL, and the folder in which ranks meet.
@@ -42,6 +42,33 @@ impl Host {
 
     /// Starts a process that plays this part.
     fn start(&self, part: &str, seed: u64) -> Rank {
+        let mut process = self
+            .plays(part, seed)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (input, output) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
+        Rank { process, input, output }
+    }
+
+    /// Whether a process that plays this part, by itself, says this and does nothing wrong, where this call of its kind is another than it should be.
+    fn is_right(&self, part: &str, seed: u64, says: &str, (what, call): (Planted, u64)) -> bool {
+        let accounts = tempfile::tempdir().unwrap();
+        let mut plays = self.plays(part, seed);
+        plays
+            .env("TWIN_PLANT", format!("{}@{call}", what as u32))
+            .env("TWIN_ACCOUNT", accounts.path());
+        let played = plays.output().unwrap();
+        let account = fs::read_dir(accounts.path()).unwrap().next();
+        // Its last line is what was wrong.
+        let account = account.map(|file| fs::read_to_string(file.unwrap().path()).unwrap());
+        played.status.success()
+            && String::from_utf8_lossy(&played.stdout).contains(says)
+            && account.is_some_and(|account| account.ends_with('\n'))
+    }
+
+    fn plays(&self, part: &str, seed: u64) -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--exact", "rank::plays", "--nocapture"])
@@ -52,15 +79,8 @@ impl Host {
             ("TWIN_SEED", seed.to_string().into()),
         ];
         // More GPUs than any part has ranks.
-        command.env("TWIN_DEVICES", "4");
-        let mut process = command
-            .envs(variables)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (input, output) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
-        Rank { process, input, output }
+        command.env("TWIN_DEVICES", "4").envs(variables);
+        command
     }
 }
 

@@ -102,7 +102,7 @@ fn products_and_sums_are_contracted_only_where_it_is_said() {
         let has_fused = |options: Options| {
             let folder = private();
             let program = Program::compile(device, "swish.cu", SOURCE, &options.kept_in(folder.path())).unwrap();
-            assert_eq!(program.kernels().count(), 3);
+            assert_eq!(program.kernels().count(), 4);
             fs::read_to_string(&kept(folder.path())[0]).unwrap().contains("fma.rn.f32")
         };
         let options = || Options::new().header(HEADER.0, HEADER.1);
@@ -244,7 +244,7 @@ fn several_threads_compile_at_once() {
             for _ in 0..4 {
                 scope.spawn(|| {
                     let program = Program::compile(device, "swish.cu", SOURCE, &options(folder.path())).unwrap();
-                    assert_eq!(program.kernels().count(), 3);
+                    assert_eq!(program.kernels().count(), 4);
                 });
             }
         });

@@ -37,6 +37,42 @@ fn an_activation_of_a_users_gives_the_bits_of_its_reference_on_either_stream() {
     }
 }
 
+#[derive(Clone, Copy, bytemuck::NoUninit)]
+#[repr(C)]
+struct Line {
+    slope: f32,
+    offset: f32,
+    at: u64,
+}
+
+#[test]
+fn a_structure_and_small_numbers_come_as_they_are() {
+    let Some(driver) = driver() else { return };
+    let session = driver.begin(1);
+    let device = device();
+    let kernel = program(&device).kernel("tell_more").unwrap();
+    let mut out = DeviceTensor::<f64>::unset(&device, Stream::Compute, 6).unwrap();
+    let by = Line {
+        slope: 2.0,
+        offset: 0.5,
+        at: 3,
+    };
+    let launch = kernel.launch(line(1, 32)).write(out.view_mut()).structure(by);
+    let launch = launch.value(-1_i8).value(200_u8).value(-300_i16).value(u16::MAX);
+    enqueued(launch.value(true), &device).unwrap();
+    assert_eq!(out.to_vec().unwrap(), [6.5, -1.0, 200.0, -300.0, 65_535.0, 1.0]);
+    // One of another size.
+    let launch = kernel.launch(line(1, 32)).write(out.view_mut()).structure([1_u64; 3]);
+    let launch = launch.value(0_i8).value(0_u8).value(0_i16).value(0_u16).value(false);
+    let words = enqueued(launch, &device).unwrap_err().to_string();
+    assert!(
+        words.contains("structure of 16 bytes") && words.contains("found (address, structure of 24 bytes, i8"),
+        "{words}"
+    );
+    drop((out, kernel, device));
+    session.ends_well();
+}
+
 #[test]
 fn each_type_of_a_number_comes_as_it_is() {
     let Some(driver) = driver() else { return };
@@ -163,11 +199,13 @@ fn a_kernel_that_there_is_not_is_told_with_those_that_there_are() {
     let program = program(&device);
     assert_eq!(
         program.kernels().collect::<Vec<_>>(),
-        ["hard_swish", "hard_swish_backward", "tell"]
+        ["hard_swish", "hard_swish_backward", "tell", "tell_more"]
     );
     let words = program.kernel("gelu").unwrap_err().to_string();
     assert!(
-        words.starts_with("expected one of the kernels of `swish`: hard_swish, hard_swish_backward, tell, found `gelu`"),
+        words.starts_with(
+            "expected one of the kernels of `swish`: hard_swish, hard_swish_backward, tell, tell_more, found `gelu`"
+        ),
         "{words}"
     );
     drop((program, device));

@@ -26,3 +26,19 @@ extern "C" __global__ void tell(double* out, float a, double b, int c, unsigned 
         out[5] = (double)f;
     }
 }
+
+struct Line {
+    float slope, offset;
+    u64 at;
+};
+
+extern "C" __global__ void tell_more(double* out, Line line, signed char a, unsigned char b, short c, unsigned short d, bool e) {
+    if (first_element() == 0) {
+        out[0] = line.slope * (float)line.at + line.offset;
+        out[1] = a;
+        out[2] = b;
+        out[3] = c;
+        out[4] = d;
+        out[5] = e ? 1 : 0;
+    }
+}

@@ -18,10 +18,11 @@ pub(crate) const PTX: &str = "
 .visible .entry hard_swish(.param .u64 a, .param .u64 .ptr .global .align 4 b, .param .u64 c) { ret; }
 .visible .entry hard_swish_backward(.param .u64 a, .param .u64 b, .param .f32 c, .param .u64 d) { ret; }
 .visible .entry tell(.param .u64 a, .param .f32 b, .param .f64 c, .param .u32 d, .param .u32 e, .param .u64 f, .param .u64 g) { ret; }
+.visible .entry tell_more(.param .u64 a, .param .align 8 .b8 b[16], .param .s8 c, .param .u8 d, .param .s16 e, .param .u16 f, .param .u8 g) { ret; }
 ";
 
 pub(crate) fn twin_source() -> Source {
-    let kernels = ["hard_swish", "hard_swish_backward", "tell"];
+    let kernels = ["hard_swish", "hard_swish_backward", "tell", "tell_more"];
     Source::new("swish.cu", SOURCE, &kernels).including(HEADER.0, HEADER.1)
 }
 

@@ -101,8 +101,10 @@ impl Region {
     }
 
     fn copies(&self) -> &AtomicU32 {
-        // SAFETY: the place lies within the mapping, is aligned, and nothing else is there: as for the counters.
-        unsafe { &*self.map.as_ptr().add(COPIES_PLACE).cast() }
+        // SAFETY: the place lies within the mapping.
+        let place = unsafe { self.map.as_ptr().add(COPIES_PLACE) };
+        // SAFETY: it is aligned, and nothing else is there: as for the counters.
+        unsafe { &*place.cast() }
     }
 
     /// The receiver has returned all of this column that it borrowed with frames before this one, counted from 0 on. It reads no byte of that any more.
@@ -116,8 +118,10 @@ impl Region {
     }
 
     fn returns(&self) -> &[AtomicU64; COLUMNS] {
-        // SAFETY: the place lies within the mapping, is aligned, and nothing else is there: as for the counters.
-        unsafe { &*self.map.as_ptr().add(RETURNED_PLACE).cast() }
+        // SAFETY: the place lies within the mapping.
+        let place = unsafe { self.map.as_ptr().add(RETURNED_PLACE) };
+        // SAFETY: it is aligned, and nothing else is there: as for the counters.
+        unsafe { &*place.cast() }
     }
 
     fn map(memory: &OwnedFd) -> io::Result<Self> {
@@ -203,7 +207,9 @@ impl Reader<Region> {
     pub(super) fn place(&self) -> Option<Place> {
         let slot = self.memory().slot(self.next());
         // SAFETY: the place lies within the mapping, as above.
-        let place = unsafe { slot.add(HEADER_BYTES).cast::<[[u8; 8]; 2]>().read() };
+        let place = unsafe { slot.add(HEADER_BYTES) };
+        // SAFETY: as above.
+        let place = unsafe { place.cast::<[[u8; 8]; 2]>().read() };
         let [pages, at] = place.map(u64::from_le_bytes);
         let (at, lent) = (at & !LENT, at & LENT != 0);
         (pages != HERE.pages).then_some(Place { pages, at, lent })

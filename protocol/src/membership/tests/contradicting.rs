@@ -186,6 +186,49 @@ fn one_that_comes_with_a_state_that_it_cannot_have_costs_a_halt_and_is_left_out(
 }
 
 #[test]
+fn one_that_comes_with_a_state_that_it_cannot_have_is_left_out_in_a_later_generation_too() {
+    let mut job = Job::training(3, config());
+    job.progress(1, 1, 3, &[]);
+    job.dies(3, 3);
+    job.all_halted([1, 2], 2, 3);
+    job.all_ready([1, 2], 2);
+    let told = one_comes_from_far_ahead(&mut job, 1, &[(1, 4), (2, 4)]);
+    assert!(is_left_out(&told, 9), "{told:?}");
+}
+
+/// Two members are cut off and train on, since the third one only says that it has halted; it has others begin with it.
+#[test]
+fn one_that_trained_on_with_a_member_that_lied_is_believed() {
+    let mut job = Job::new(Config { expected: 3, ..config() });
+    for worker in [1, 2, 9] {
+        job.arrives(worker, 0);
+    }
+    job.all_ready([1, 2, 9], 1);
+    job.is_cut_off(1);
+    job.is_cut_off(9);
+    for joiner in [5, 6] {
+        job.arrives(joiner, 0);
+    }
+    job.halted(2, 2, 3);
+    job.passes(STATE_GRACE);
+    any_begins(&job.all_halted([5, 6], 2, 0), "forming g1.2 of [2, 5, 6] at s3");
+    job.all_ready([2, 5, 6], 2);
+    let told = one_comes_from_far_ahead(&mut job, 1, &[(2, 3), (5, 3), (6, 3)]);
+    assert!(!is_left_out(&told, 9), "{told:?}");
+}
+
+/// A joiner says first that the planned generation has begun, at a step of its own making, and then that a link broke.
+#[test]
+fn one_that_names_a_step_at_which_its_generation_begins_is_not_believed_to_be_there() {
+    let mut job = Job::ordered(config());
+    job.switched(3, 2, 9);
+    any_begins(&job.link_broken(3, 2, 2), "halting for g1.3");
+    job.all_halted([1, 2], 3, 6);
+    let told = job.halted(3, 3, 9);
+    assert!(is_left_out(&told, 3), "{told:?}");
+}
+
+#[test]
 fn one_that_comes_with_a_state_that_the_others_began_anew_without_is_believed() {
     let mut job = Job::training(3, config());
     job.progress(1, 1, 3, &[]);

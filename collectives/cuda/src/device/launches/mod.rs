@@ -78,7 +78,7 @@ impl<'a> Enqueue<'a> {
         if let Some(failure) = inner.failure.get() {
             return Err(failure.clone());
         }
-        let function = inner.modules.function(inner.driver, &inner.context, kernel)?;
+        let function = inner.modules.function(&inner.driver, &inner.context, kernel)?;
         let bytes: Vec<&ArgumentBytes> = arguments.iter().map(|argument| &argument.bytes).collect();
         let stream = self.device.stream(self.stream);
         self.device

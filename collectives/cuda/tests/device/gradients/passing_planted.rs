@@ -25,15 +25,15 @@ fn is_found(session: &Session<'_>, rank: usize) -> bool {
 fn faults_of_streams_and_copies_are_found_where_a_sum_passes() {
     let Some(driver) = driver() else { return };
     // Of several shards only the last is waited for: the stream of computing comes to it last. And where a sum has come up it is waited for before its memory
-    // on the host is, which is waited for as well. What has landed in a ring's slot is waited for by what carries it, and again by the ring that reads it
-    // (what carries parts and waits for none is found by tests of rings in which several parts follow one another).
+    // on the host is, which is waited for as well. That the host waits is not planted here: what has landed in a ring's slot is waited for by what carries it, and
+    // again by the ring that reads it (what carries parts and waits for none is found by tests of rings in which several parts follow one another).
     for (what, count, covered) in [
         (Planted::ForgetStreamWait, Count::StreamWaits, [1, 3, 1]),
-        (Planted::ForgetHostWait, Count::HostWaits, [1; 3]),
         (Planted::LaunchElsewhere, Count::Launches, [0; 3]),
         (Planted::CopyElsewhere, Count::Copies, [0; 3]),
         (Planted::CopyBeside, Count::Copies, [0; 3]),
     ] {
+        let mut found_by_any = 0;
         for (rank, covered) in covered.into_iter().enumerate() {
             let session = driver.begin(1);
             assert!(!is_found(&session, rank), "nothing is found where nothing is planted");
@@ -48,12 +48,14 @@ fn faults_of_streams_and_copies_are_found_where_a_sum_passes() {
             };
             let found: Vec<u64> = (0..calls).filter(finds).collect();
             println!("{what:?} {rank} {found:?} of {calls}");
+            found_by_any += found.len();
             assert_eq!(
                 found.len() + covered,
                 calls as usize,
                 "{what:?} at rank {rank}: found at {found:?}"
             );
         }
+        assert!(found_by_any > 0, "{what:?} is found nowhere");
     }
 }
 

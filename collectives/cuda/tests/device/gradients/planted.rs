@@ -8,8 +8,9 @@ use sardana_cuda::gradient::{MeanOnDevice, SumRoom};
 use sardana_protocol::words::Step;
 use sardana_twins::{Count, Planted, Session};
 
+use super::super::twin::found_at;
+use super::mixed;
 use super::shards::{Case, From, written_and_read};
-use super::{driver, mixed};
 
 /// Orders of streams in which each fault is looked for.
 const SEEDS: u64 = 40;
@@ -64,19 +65,7 @@ fn found(what: Planted, count: Count) -> Option<(Vec<u64>, u64)> {
 
 /// At which of these calls of its kind a fault is found, and which ones they are.
 fn found_among(what: Planted, calls: impl FnOnce(&Session<'_>) -> Vec<u64>) -> Option<(Vec<u64>, Vec<u64>)> {
-    let driver = driver()?;
-    let session = driver.begin(1);
-    assert!(!is_found(&session), "nothing is found where nothing is planted");
-    let calls = calls(&session);
-    drop(session);
-    let finds = |&call: &u64| {
-        (0..SEEDS).any(|seed| {
-            let session = driver.begin(seed);
-            session.plant(what, call);
-            is_found(&session)
-        })
-    };
-    Some((calls.iter().copied().filter(finds).collect(), calls))
+    found_at(what, SEEDS, calls, is_found)
 }
 
 #[test]

@@ -70,8 +70,12 @@ impl Ranks {
     pub(crate) fn any(seed: u64) -> Self {
         let mut numbers = Numbers::new(seed);
         let mut below = |bound: u64| numbers.below(bound);
-        // The first tensor ends about where a chunk of numbers of four bytes does, or is small like the others.
-        let mut least = if below(8) == 0 { CHUNK_BYTES as u64 / 4 - 40 } else { 0 };
+        // The first tensor ends about where the first, second or third chunk of numbers of four bytes does, or is small like the others.
+        let mut least = match below(40) {
+            0 => CHUNK_BYTES as u64 * (1 + below(3)) / 4 - 40,
+            1..=4 => CHUNK_BYTES as u64 / 4 - 40,
+            _ => 0,
+        };
         let (is_wide, is_mixed) = (below(4) == 0, below(8) == 0);
         let tensors = (0..1 + below(3)).map(|_| {
             let length = std::mem::take(&mut least) + below(60);

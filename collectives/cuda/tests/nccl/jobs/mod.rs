@@ -13,7 +13,7 @@ use sardana_cuda::gradient::{GradientElement, MeanOnDevice, SumRoom};
 use sardana_cuda::kernels::Module;
 use sardana_protocol::state::Dtype;
 use sardana_protocol::words::{ShardRange, Step};
-use sardana_twins::Source;
+use sardana_twins::{Planted, Source};
 
 use crate::Host;
 use crate::rank::told;
@@ -40,6 +40,29 @@ fn plays(host: &Host, part: &str, says: &str) {
 fn ranks_of_a_job_sum_where_their_gradients_lie_and_all_have_the_sum_there_and_here() {
     let Some(host) = host(true) else { return };
     plays(&host, "sums of jobs", "all sums are right");
+}
+
+/// Ranks are threads, whose calls come in any order, and some calls make no difference: each kind of fault has to be found at some of the first calls.
+#[test]
+fn faults_of_streams_and_copies_are_found_where_jobs_sum() {
+    let Some(host) = host(true) else { return };
+    let is_right = |seed, plant| host.is_right("sums of jobs", seed, "all sums are right", plant);
+    assert!(
+        (0..2).all(|seed| is_right(seed, (Planted::ForgetStreamWait, u64::MAX))),
+        "at no call"
+    );
+    for what in [
+        Planted::ForgetStreamWait,
+        Planted::ForgetHostWait,
+        Planted::LaunchElsewhere,
+        Planted::CopyElsewhere,
+        Planted::CopyBeside,
+    ] {
+        let is_found = |&call: &u64| (0..2).any(|seed| !is_right(seed, (what, call)));
+        let found: Vec<u64> = (0..16).filter(is_found).collect();
+        println!("{what:?} {found:?}");
+        assert!(!found.is_empty(), "{what:?} is found nowhere");
+    }
 }
 
 #[test]

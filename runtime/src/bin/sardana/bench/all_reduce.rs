@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use sardana::device::DeviceChoice;
 use sardana::job::Staffing;
 use sardana::launch::{Event, LaunchConfig, Launched, launch};
 use sardana::operator::{JobStatus, OperatorAnswer, OperatorRequest};
@@ -10,6 +11,7 @@ use sardana::{Compression, GenerationEvent, JobEvent};
 use serde_json::json;
 
 use super::exchange::{Exchange, Took, Travel};
+use super::gpu;
 use super::limits::Limits;
 use super::plot::{Line, Picture};
 use super::progress::Progress;
@@ -25,11 +27,16 @@ use crate::run::Linking;
 /// are measured beside it: a copy within memory, one from thread to thread through a megabyte that both have, and one over a TCP connection
 /// of this host with itself; `of limit` compares the rate with the second. `links through` is
 /// what the workers' links were made of: shared memory or QUIC.
+///
+/// With `--device cuda` gradients lie on GPUs, one for each worker or in turn, and each worker has the sum there. Then copies from and to pinned memory are the limit with which the
+/// rate is compared: of as many bytes as cross between all workers' GPUs and the host, one after the other, on the first GPU. Gradients of a few KiB do not pass GPUs one
+/// after the other, so that it says little of those.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sardana bench all-reduce\n  \
     sardana bench all-reduce --ranks 4 --sizes 1MiB,64MiB --link quic\n  \
     sardana bench all-reduce --plan fast --compression bf16 --link quic\n  \
+    sardana bench all-reduce --sizes 1GiB --device cuda\n  \
     sardana bench all-reduce --json | jq '.rows[].median_seconds'\n  \
     sardana bench all-reduce --svg all-reduce.svg")]
 pub(super) struct AllReduce {
@@ -50,6 +57,9 @@ pub(super) struct AllReduce {
     compression: Travel,
     #[command(flatten)]
     linking: Linking,
+    /// Where gradients lie: in the host's memory, or with `cuda` on a GPU.
+    #[arg(long, value_name = "cpu|cuda|cuda:N", default_value_t = DeviceChoice::Cpu)]
+    device: DeviceChoice,
     /// Print JSON, for programs.
     #[arg(long)]
     json: bool,
@@ -75,12 +85,14 @@ struct Row {
     /// Of processors, by all workers, for each 10⁹ bytes of gradients.
     processor: f64,
     limits: Limits,
+    /// Seconds of copies of what crosses between GPUs and the host, where gradients lie there.
+    crossing: Option<f64>,
     /// What the links passed through, by the workers' word.
     links: Vec<String>,
 }
 
 impl Row {
-    fn of(bytes: u64, took: &[Took], limits: Limits, links: Vec<String>) -> Self {
+    fn of(bytes: u64, took: &[Took], limits: Limits, crossing: Option<f64>, links: Vec<String>) -> Self {
         let mut steps: Vec<f64> = took.iter().flat_map(|took| took.steps.iter().copied()).collect();
         steps.sort_by(f64::total_cmp);
         let measured = took.first().map_or(0, |took| took.steps.len() as u64);
@@ -92,8 +104,15 @@ impl Row {
             steps: measured,
             processor: processor / (bytes as f64 * measured as f64 / 1e9),
             limits,
+            crossing,
             links,
         }
+    }
+
+    /// The part of what the machine could do at most.
+    fn of_limit(&self) -> f64 {
+        let seconds = self.crossing.unwrap_or(self.bytes as f64 / self.limits.shared);
+        seconds / self.median
     }
 
     /// Bytes a second.
@@ -109,7 +128,7 @@ impl Row {
             words(self.median),
             words(self.least),
             gigabytes(self.rate()),
-            self.rate() / self.limits.shared,
+            self.of_limit(),
             self.processor,
             gigabytes(self.limits.memory),
             gigabytes(self.limits.shared),
@@ -136,6 +155,8 @@ impl Row {
             "bytes_per_second": self.rate(),
             "processor_seconds_per_gigabyte": self.processor,
             "links": self.links,
+            "of_limit": self.of_limit(),
+            "crossing_seconds": self.crossing,
             "limits_bytes_per_second": { "memory": self.limits.memory, "shared": self.limits.shared, "tcp": self.limits.tcp },
         })
     }
@@ -152,6 +173,8 @@ impl AllReduce {
                  set --plan fast, or leave --compression out"
             )));
         }
+        // This program's own workers say the same, later.
+        self.device.require().map_err(Failure::usage)?;
         let picture = Picture::create(self.svg.as_deref())?;
         let progress = Progress::new();
         if !self.json {
@@ -189,19 +212,41 @@ impl AllReduce {
     fn title(&self) -> String {
         let order = if self.plan == Plan::Fast { "fast" } else { "exact" };
         format!(
-            "all-reduce of f32, {} ranks, K = {}, {order} order{}",
+            "all-reduce of f32{}, {} ranks, K = {}, {order} order{}",
+            if self.is_on_gpus() { " on GPUs" } else { "" },
             self.ranks,
             self.ranks * self.shards,
             Compression::from(self.compression).behind_order()
         )
     }
 
+    fn is_on_gpus(&self) -> bool {
+        self.device.gpu().is_ok_and(|gpu| gpu.is_some())
+    }
+
+    /// Seconds that copies take of what crosses between the workers' GPUs and the host in a step. In exact order the running sum comes down at each, goes up again at
+    /// all but the first to be added to, and then at all but the last, which has it there. In fast order each gradient comes down, and the sum goes up.
+    fn crossing(&self, bytes: u64) -> Result<Option<f64>, Failure> {
+        let Ok(Some(ordinal)) = self.device.gpu() else {
+            return Ok(None);
+        };
+        let [up, down] = gpu::pinned_copies(ordinal, bytes)?;
+        let ranks = f64::from(self.ranks);
+        let ups = match self.plan {
+            Plan::Exact => 2.0 * (ranks - 1.0),
+            Plan::Fast => ranks,
+        };
+        Ok(Some(ranks * down + ups * up))
+    }
+
     fn measure(&self, bytes: u64) -> Result<Row, Failure> {
         let folder = tempfile::tempdir().map_err(Failure::failed)?;
+        let on_gpus = self.is_on_gpus();
+        let most = |(_, most): (u64, u64)| if on_gpus { most.min(ON_GPUS) } else { most };
         let exchange = Exchange {
             bytes,
-            warm_up: (WARMED / bytes).clamp(WARM_UP.0, WARM_UP.1),
-            steps: (MOVED / bytes).clamp(STEPS.0, STEPS.1),
+            warm_up: (WARMED / bytes).clamp(WARM_UP.0, most(WARM_UP)),
+            steps: (MOVED / bytes).clamp(STEPS.0, most(STEPS)),
             ranks: self.ranks,
             shards: self.ranks * self.shards,
             fast: self.plan == Plan::Fast,
@@ -219,11 +264,12 @@ impl AllReduce {
         };
         let mut config = LaunchConfig::program(program, exchange.arguments(), staffing);
         config.environment.extend(self.linking.environment());
+        let config = config.on(self.device).map_err(Failure::failed)?;
         let links = runtime()?.block_on(carry_out(config))?;
         let limits = usize::try_from(bytes)
             .map_err(Failure::failed)
             .and_then(|bytes| Limits::measure(bytes).map_err(Failure::failed))?;
-        Ok(Row::of(bytes, &exchange.took()?, limits, links))
+        Ok(Row::of(bytes, &exchange.took()?, limits, self.crossing(bytes)?, links))
     }
 }
 
@@ -262,6 +308,9 @@ const MOVED: u64 = 8 << 30;
 /// in so many steps, at least and at most.
 const STEPS: (u64, u64) = (12, 2_000);
 
+/// And of those on GPUs at most: a step there takes as long as many of the others.
+const ON_GPUS: u64 = 100;
+
 fn lines(rows: &[Row]) -> Vec<Line> {
     let line = |name, rate: fn(&Row) -> f64| Line {
         name,
@@ -294,6 +343,7 @@ mod tests {
             1_000_000_000,
             &[took([1.0, 2.0, 3.0], 4.0), took([1.5, 2.0, 9.0], 5.0)],
             limits,
+            None,
             vec!["QUIC".to_owned()],
         );
         assert_eq!((row.median, row.least, row.steps), (2.0, 1.0, 3));
@@ -305,5 +355,10 @@ mod tests {
             row.line()
         );
         assert_eq!(row.json()["median_seconds"], 2.0);
+        let crossing = Row {
+            crossing: Some(1.5),
+            ..row
+        };
+        assert_eq!((crossing.of_limit(), &crossing.json()["of_limit"]), (0.75, &json!(0.75)));
     }
 }

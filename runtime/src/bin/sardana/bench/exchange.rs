@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use sardana::data::Shard;
+use sardana::device::DeviceChoice;
 use sardana::job::JobBuilder;
-use sardana::model::{Dtype, GradientWriter, Mean, ModelError, TensorSpec, Trainable};
+use sardana::model::{DeviceMemory, Dtype, GradientWriter, Mean, ModelError, TensorSpec, Trainable};
 use sardana::{Compression, Job, Order, Step, serve_if_started_by_agent};
 use serde::{Deserialize, Serialize};
 
+use super::lying::Lying;
 use super::times::processor;
 use crate::ending::Failure;
 
@@ -85,7 +87,7 @@ pub(super) struct Took {
 impl Rank {
     pub(super) fn carry_out(self) -> Result<(), Failure> {
         let job = self.exchange.job().build().map_err(Failure::failed)?;
-        serve_if_started_by_agent(&job, |_| Ok(Exchanging::new(self.exchange)));
+        serve_if_started_by_agent(&job, |_| Exchanging::new(self.exchange));
         Err(Failure::Usage("this is what `sardana bench all-reduce` starts".to_owned()))
     }
 }
@@ -146,7 +148,7 @@ impl Exchange {
 /// The model: its gradient is large, its state is one number.
 struct Exchanging {
     exchange: Exchange,
-    values: Vec<f32>,
+    gradient: Lying,
     sums: f32,
     last: Option<Instant>,
     began: Option<Duration>,
@@ -154,31 +156,42 @@ struct Exchanging {
 }
 
 impl Exchanging {
-    fn new(exchange: Exchange) -> Self {
-        Self {
-            values: vec![1.0; exchange.elements()],
+    fn new(exchange: Exchange) -> Result<Self, ModelError> {
+        // What its agent says of devices.
+        let choice = DeviceChoice::said(None)?;
+        Ok(Self {
+            gradient: Lying::new(exchange.elements(), choice)?,
             exchange,
             sums: 0.0,
             last: None,
             began: None,
             took: RefCell::default(),
-        }
+        })
     }
 }
 
 impl Trainable for Exchanging {
     fn gradients(&self) -> Vec<TensorSpec> {
-        vec![TensorSpec::new("gradient", Dtype::F32, &[self.values.len()])]
+        vec![TensorSpec::new("gradient", Dtype::F32, &[self.gradient.elements()])]
+    }
+
+    fn device(&self) -> String {
+        self.gradient.device()
+    }
+
+    fn device_memory(&self) -> Option<DeviceMemory> {
+        self.gradient.memory()
     }
 
     fn gradient(&self, shard: &Shard, out: &mut GradientWriter<'_>) -> Result<(), ModelError> {
-        out.write_f32(0, &self.values)?;
+        self.gradient.write(out)?;
         out.samples(shard.samples().len() as u64)?;
         Ok(())
     }
 
     fn apply(&mut self, step: Step, mean: &Mean<'_>) -> Result<(), ModelError> {
         self.sums += mean.samples() as f32;
+        self.gradient.take(mean)?;
         let now = Instant::now();
         let processor = processor();
         let last = self.last.replace(now);

@@ -6,6 +6,7 @@ mod exchange;
 mod gpu;
 mod limits;
 mod link;
+mod lying;
 mod plot;
 mod progress;
 mod sizes;
@@ -22,7 +23,7 @@ use crate::ending::Failure;
 /// The limits are measured in the same run, as machines differ from minute to minute. Whatever else runs meanwhile takes part in every figure.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    sardana bench all-reduce -n 4        how long a step takes that only sums gradients\n  \
+    sardana bench all-reduce -n 4        how long a step takes that only sums gradients, also of GPUs\n  \
     sardana bench link --link quic       what one link between two workers carries\n  \
     sardana bench copy --state 256MiB    what a join, a kill and a restore cost\n  \
     sardana bench sums                   how fast gradients are added within memory\n  \

@@ -11,6 +11,7 @@ pub(super) fn findings() -> Vec<Finding> {
     let module = kernel_module(fs::read_to_string("/proc/driver/nvidia/version").ok().as_deref());
     let mut findings = vec![module, with_cuda::driver()];
     findings.extend(with_cuda::gpus());
+    findings.push(with_cuda::dealt(sardana_cuda::instances::gpus()));
     findings.extend(sardana_cuda::inventory::libraries().into_iter().map(with_cuda::library));
     findings
 }
@@ -45,7 +46,8 @@ fn kernel_module(version: Option<&str>) -> Finding {
 
 #[cfg(feature = "cuda")]
 mod with_cuda {
-    use sardana_cuda::driver::{Absent, Driver, OLDEST};
+    use sardana_cuda::driver::{Absent, Driver, OLDEST, OLDEST_GPU};
+    use sardana_cuda::instances::Named;
     use sardana_cuda::inventory::{self, Gpu, Library};
 
     use super::{COMPUTING, Finding, State};
@@ -82,35 +84,61 @@ mod with_cuda {
     }
 
     fn gpu(gpu: &Gpu) -> Finding {
-        let [major, minor] = gpu.capability;
         let instance = if gpu.is_instance { ", an instance (MIG)" } else { "" };
         let found = format!(
-            "{}{instance}: {}, {} multiprocessors, compute capability {major}.{minor}",
+            "{}{instance}: {}, {} multiprocessors, compute capability {}",
             gpu.name,
             bytesize::ByteSize(gpu.memory).display().iec(),
-            gpu.multiprocessors
+            gpu.multiprocessors,
+            gpu.capability
         );
-        let finding = if gpu.capability >= [8, 0] {
+        let finding = if gpu.capability >= OLDEST_GPU {
             Finding::new(format!("GPU {}", gpu.ordinal), State::Fine, found, COMPUTING)
         } else {
             Finding::new(format!("GPU {}", gpu.ordinal), State::Limited, found, COMPUTING)
-                .advising("use another: kernels need compute capability 8.0 or later")
+                .advising(format!("use another: kernels need compute capability {OLDEST_GPU} or later"))
         };
         finding
             .value("name", gpu.name.as_str())
-            .value("capability", format!("{major}.{minor}"))
+            .value("capability", gpu.capability.to_string())
             .value("memory", gpu.memory)
             .value("multiprocessors", gpu.multiprocessors)
             .value("is_instance", gpu.is_instance)
     }
 
+    /// What agents deal to their workers where a GPU is divided, of which CUDA shows one instance at most.
+    pub(super) fn dealt(gpus: Option<Vec<Named>>) -> Finding {
+        const DEALING: &str = "dealing the instances of divided GPUs (MIG) to workers";
+        let Some(gpus) = gpus else {
+            return Finding::new(
+                "NVML",
+                State::Missing,
+                "libnvidia-ml.so.1 is not there, or does not begin",
+                DEALING,
+            )
+            .advising("nothing where no GPU is divided; else install all of NVIDIA's driver");
+        };
+        let instances = gpus.iter().filter_map(|gpu| gpu.instances.as_ref());
+        let names: Vec<&str> = instances.clone().flatten().map(String::as_str).collect();
+        let found = format!(
+            "{} GPUs, {} of them divided, into {} instances",
+            gpus.len(),
+            instances.count(),
+            names.len()
+        );
+        Finding::new("NVML", State::Fine, found, DEALING).value("instances", names)
+    }
+
     pub(super) fn library(library: Library) -> Finding {
         let needed_for = match library.name {
+            "cudart" | "cuRAND" => {
+                "programs with candle on GPUs, which are linked with it and do not start without it; nothing else calls it"
+            }
             "NVRTC" => "kernels that a program compiles as it runs; those of Sardana come compiled",
             "NCCL" => {
                 "sums in fast order, of jobs whose model sums its gradients by it, and of programs that call `sardana_cuda::nccl`"
             }
-            _ => "layers of frameworks that compute on a GPU; none of Sardana's kernels calls it",
+            _ => "layers of frameworks that compute on a GPU, as candle's are; none of Sardana's kernels calls it",
         };
         let finding = match library.found {
             Ok((file, Ok(version))) => Finding::new(library.name, State::Fine, format!("{version}, as {file}"), needed_for)
@@ -134,6 +162,8 @@ mod with_cuda {
 
     #[cfg(test)]
     mod tests {
+        use sardana_cuda::driver::Version;
+
         use super::*;
 
         #[test]
@@ -148,7 +178,7 @@ mod with_cuda {
                     is_instance,
                 })
             };
-            let found = described([8, 0], true);
+            let found = described(OLDEST_GPU, true);
             assert_eq!(
                 found.text().lines().next(),
                 Some(
@@ -156,7 +186,7 @@ mod with_cuda {
                 )
             );
             assert_eq!(found.values["memory"], 80_u64 << 30);
-            let old = described([7, 5], false);
+            let old = described(Version { major: 7, minor: 5 }, false);
             assert_eq!((old.state, old.to_do.is_some()), (State::Limited, true));
         }
 

@@ -226,3 +226,10 @@ impl Machine {
         Ok([up, down])
     }
 }
+
+/// Seconds of a copy of so many bytes from pinned memory to the GPU of this number, and of one back.
+pub(super) fn pinned_copies(ordinal: usize, bytes: u64) -> Measured<[f64; 2]> {
+    let device = Device::open(ordinal)?;
+    let title = String::new();
+    Machine { device, title, bytes }.crossed()
+}

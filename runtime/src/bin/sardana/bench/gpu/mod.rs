@@ -33,11 +33,12 @@ use crate::ending::Failure;
 /// Gradients of SIZE bytes of f32 are packed from many tensors, summed in order, divided, squared for a norm, applied by AdamW and hashed, each by the kernel that
 /// jobs use, and timed by the GPU's own clock: the median of five times. Each counts the bytes that it reads and writes, and is compared with a copy
 /// within the GPU's memory, measured in the same run, which counts both, too. Copies up and down are from and to pinned memory of the host. Then, each the
-/// median of three:
+/// median of three, where workers are threads of this program, over links as processes of a host have them:
 ///
 ///   ring of two workers     a sum of two workers that share the GPU, in which their gradients lie: the running sum comes down at the first, passes
 ///                           the GPU at the second, and comes up at the first, until both have it there for an update; beside copies of the same
-///                           bytes, one after the other
+///                           bytes, one after the other. Processes take turns on a GPU that they share (without NVIDIA's MPS), threads do not: that of
+///                           two processes is what `sardana bench all-reduce --device cuda` measures
 ///   backward pass           of those two, at once: 64 samples each through dense layers, from the last one on, whose gradients have SIZE bytes in all
 ///   exposed behind it       what summing costs a step: from the end of the last kernel of the backward pass, by the GPU's clock, until the sum is where
 ///                           the update takes it, while parts of the sum were passed on as soon as their tensors were computed; the longer of both
@@ -45,7 +46,8 @@ use crate::ending::Failure;
 ///   step of one worker      that trains alone: backward pass, sum, AdamW, by the host's clock
 ///   stall by a snapshot     by how much its step takes longer at whose beginning another thread begins to copy parameters and AdamW's moments to the
 ///                           host, as for a checkpoint: gradient and sum are computed meanwhile, and the update waits until all of it is copied. Of N
-///                           workers each copies two Nths of the state; here one copies all
+///                           workers each copies two Nths of the state; here one copies all. It is neither hashed nor written to a disk, which a job
+///                           does beside its steps
 ///   snapshot, beside a step that copy, beside one to pinned memory: the host copies what comes from there twice
 ///   NCCL abort              how long `ncclCommAbort` takes while the GPU waits in a sum for a process that was killed; with one GPU there is one
 ///                           rank, which waits for no other
@@ -67,6 +69,19 @@ pub(super) struct Gpu {
     /// Print JSON, for programs.
     #[arg(long)]
     json: bool,
+}
+
+/// Seconds of a copy of so many bytes from pinned memory to the GPU of this number, and of one back.
+///
+/// # Errors
+/// When there is none, or the program was built without.
+pub(super) fn pinned_copies(ordinal: usize, bytes: u64) -> Result<[f64; 2], Failure> {
+    #[cfg(feature = "cuda")]
+    return measured::pinned_copies(ordinal, bytes).map_err(Failure::failed);
+    #[cfg(not(feature = "cuda"))]
+    Err(Failure::Failed(format!(
+        "expected to copy {bytes} bytes to GPU {ordinal}, found a program without `cuda`"
+    )))
 }
 
 impl Gpu {
