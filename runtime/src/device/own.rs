@@ -18,7 +18,7 @@ impl DeviceChoice {
     pub fn gpu(self) -> Result<Option<usize>, NoGpu> {
         match self {
             Self::Cpu => Ok(None),
-            Self::Auto => Ok(first(self).map_err(|none| lament(&none)).ok()),
+            Self::Auto => Ok(first(self).map_err(|none| warn_if_given(&none)).ok()),
             Self::Cuda(None) => first(self).map(Some),
             Self::Cuda(Some(number)) => numbered(self, number).map(Some),
         }
@@ -48,7 +48,7 @@ impl DeviceChoice {
 }
 
 /// A worker that was given a GPU and was not told to use it computes on processors. A person who reads that it has one is to know why.
-fn lament(none: &NoGpu) {
+fn warn_if_given(none: &NoGpu) {
     static ONCE: Once = Once::new();
     let given = || std::env::var_os(GPUS_VARIABLE).and_then(|gpus| named(gpus).ok());
     if std::env::var_os(BUNDLE_VARIABLE).is_some() && given().is_some_and(|gpus| !gpus.is_empty()) {
