@@ -12,7 +12,7 @@ use sardana_protocol::state::Dtype;
 use crate::layout::Layout;
 use crate::limits::TILE_BYTES;
 use crate::runs::Runs;
-use crate::stores::Destination;
+use crate::stores::{Destination, Next, PastCaches};
 
 /// Adds `shard` to `running`: both hold the bytes `range` of a gradient laid out by `layout`, and `range` splits no element.
 ///
@@ -66,14 +66,30 @@ pub(crate) fn sum_to(layout: &Layout, range: Range<usize>, out: &mut Destination
         for term in &mut *rest {
             term.skip(between);
         }
-        out.next(tile.len(), |out| {
-            add_next_two(dtype, out, first, second);
-            for term in &mut *rest {
-                add_next(dtype, out, term);
-            }
-        });
+        sum_next(dtype, out.next(tile.len()), first, second, rest);
     }
     out.put_next(out.left(), first);
+}
+
+/// The next tile of a sum. Each term but the last is added within the nearest cache; past the caches goes what the last addition makes, by the loop that adds: so memory is read
+/// while it is written.
+fn sum_next(dtype: Dtype, out: Next<'_>, first: &mut impl Runs, second: &mut impl Runs, rest: &mut [impl Runs]) {
+    match (out, rest.split_last_mut()) {
+        (Next::Cached(out), _) => {
+            add_next_two(dtype, out, first, second);
+            for term in rest {
+                add_next(dtype, out, term);
+            }
+        }
+        (Next::PastCaches { to, .. }, None) => add_next_two_past_caches(dtype, to, first, second),
+        (Next::PastCaches { to, tile }, Some((last, rest))) => {
+            add_next_two(dtype, tile, first, second);
+            for term in rest {
+                add_next(dtype, tile, term);
+            }
+            add_next_two_past_caches(dtype, to, &mut &*tile, last);
+        }
+    }
 }
 
 /// The instructions that these loops use on this processor.
@@ -123,12 +139,32 @@ pub(crate) fn add_next(dtype: Dtype, running: &mut [u8], shard: &mut impl Runs) 
 
 /// `first + second`, element by element, with what they have next.
 fn add_next_two(dtype: Dtype, out: &mut [u8], first: &mut impl Runs, second: &mut impl Runs) {
+    each_two(dtype, out.len(), first, second, |at, first, second| {
+        add_two(dtype, &mut out[at], first, second);
+    });
+}
+
+/// The same, past the caches.
+fn add_next_two_past_caches(dtype: Dtype, mut to: PastCaches<'_>, first: &mut impl Runs, second: &mut impl Runs) {
+    each_two(dtype, to.bytes(), first, second, |at, first, second| {
+        add_two_past_caches(dtype, to.part(at), first, second);
+    });
+}
+
+/// Shows the next `length` bytes of both, run by run of as many, each with its place among them.
+fn each_two(
+    dtype: Dtype,
+    length: usize,
+    first: &mut impl Runs,
+    second: &mut impl Runs,
+    mut see: impl FnMut(Range<usize>, &[u8], &[u8]),
+) {
     let bytes = dtype.bytes();
-    first.each(out.len() / bytes, bytes, |of_first, first| {
-        let out = &mut out[of_first.start * bytes..of_first.end * bytes];
+    first.each(length / bytes, bytes, |of_first, first| {
         second.each(of_first.len(), bytes, |at, second| {
-            let at = at.start * bytes..at.end * bytes;
-            add_two(dtype, &mut out[at.clone()], &first[at], second);
+            let in_first = at.start * bytes..at.end * bytes;
+            let place = (of_first.start + at.start) * bytes..(of_first.start + at.end) * bytes;
+            see(place, &first[in_first], second);
         });
     });
 }
@@ -151,12 +187,23 @@ fn add_two(dtype: Dtype, out: &mut [u8], first: &[u8], second: &[u8]) {
     }
 }
 
+/// The same, past the caches.
+fn add_two_past_caches(dtype: Dtype, to: PastCaches<'_>, first: &[u8], second: &[u8]) {
+    match dtype {
+        Dtype::F32 => f32_kernels::add_two_past_caches(to, first, second),
+        Dtype::F64 => f64_kernels::add_two_past_caches(to, first, second),
+        Dtype::U64 => u64_kernels::add_two_past_caches(to, first, second),
+    }
+}
+
 /// The loops over elements of one type. Each is compiled several times, and the processor decides which one runs: they differ in how many elements
 /// an instruction takes, and not in what becomes of an element.
 macro_rules! kernels {
     ($name:ident, $bytes:literal, $add:expr) => {
         mod $name {
             use multiversion::multiversion;
+
+            use crate::stores::{LINE_BYTES, Line, PastCaches};
 
             #[multiversion(targets("x86_64+avx2"))]
             pub(super) fn add_to(running: &mut [u8], shard: &[u8]) {
@@ -169,6 +216,27 @@ macro_rules! kernels {
 
             #[multiversion(targets("x86_64+avx2"))]
             pub(super) fn add_two(out: &mut [u8], first: &[u8], second: &[u8]) {
+                add_each(out, first, second);
+            }
+
+            #[multiversion(targets("x86_64+avx2"))]
+            pub(super) fn add_two_past_caches(to: PastCaches<'_>, first: &[u8], second: &[u8]) {
+                let (before, lines, behind) = to.lines::<$bytes>();
+                let (first_before, first) = first.split_at(before.len());
+                let (second_before, second) = second.split_at(before.len());
+                add_each(before, first_before, second_before);
+                let (first_lines, first_behind) = first.as_chunks::<LINE_BYTES>();
+                let (second_lines, second_behind) = second.as_chunks::<LINE_BYTES>();
+                for ((line, first), second) in lines.zip(first_lines).zip(second_lines) {
+                    let mut sum = Line([0; LINE_BYTES]);
+                    add_each(&mut sum.0, first, second);
+                    line.store(&sum);
+                }
+                add_each(behind, first_behind, second_behind);
+            }
+
+            #[inline(always)]
+            fn add_each(out: &mut [u8], first: &[u8], second: &[u8]) {
                 let (out, _) = out.as_chunks_mut::<$bytes>();
                 let (first, _) = first.as_chunks::<$bytes>();
                 let (second, _) = second.as_chunks::<$bytes>();
@@ -220,7 +288,7 @@ mod tests {
     use sardana_protocol::state::TensorSpec;
 
     use super::*;
-    use crate::stores::Stores;
+    use crate::stores::{LINE_BYTES, Stores};
 
     fn layout() -> Layout {
         let tensors = vec![TensorSpec::new("a", Dtype::F32, &[2]), TensorSpec::new("b", Dtype::F64, &[1])];
@@ -293,6 +361,21 @@ mod tests {
                 let mut out = vec![0; bytes];
                 add_two(dtype, &mut out, &first, &second);
                 assert!(out == expected, "{elements} of {dtype}");
+                for start in [0, 4, 8, 36, 60, 64] {
+                    let mut memory = vec![0xaa; bytes + 4 * LINE_BYTES];
+                    let place = memory.as_ptr().align_offset(LINE_BYTES) + LINE_BYTES + start;
+                    Stores::PastCaches.write(&mut memory[place..place + bytes], |out| {
+                        for tile in (0..bytes).step_by(TILE_BYTES) {
+                            let tile = tile..bytes.min(tile + TILE_BYTES);
+                            let Next::PastCaches { to, .. } = out.next(tile.len()) else {
+                                panic!("past the caches was asked for");
+                            };
+                            add_two_past_caches(dtype, to, &first[tile.clone()], &second[tile]);
+                        }
+                    });
+                    assert!(memory[place..place + bytes] == expected, "{elements} of {dtype} at {start}");
+                    assert_eq!((memory[place - 1], memory[place + bytes]), (0xaa, 0xaa));
+                }
                 add_to(dtype, &mut first, &second);
                 assert!(first == expected, "{elements} of {dtype}");
             }

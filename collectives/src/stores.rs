@@ -10,6 +10,7 @@
 )]
 
 use std::fs;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use crate::limits::{CACHE_PART, TILE_BYTES, TYPICAL_CACHE_BYTES};
@@ -34,6 +35,27 @@ pub(crate) struct Destination<'a> {
 
 #[repr(align(64))]
 struct Tile([u8; TILE_BYTES]);
+
+/// Where the next bytes go that are made of others.
+pub(crate) enum Next<'a> {
+    /// Here, where they may be made in any number of passes.
+    Cached(&'a mut [u8]),
+    /// There, in one pass. What that needs is made in `tile`, which is as long.
+    PastCaches { to: PastCaches<'a>, tile: &'a mut [u8] },
+}
+
+/// Memory that is written front to back past the caches, once. It is read after the [`Stores::write`] that it is of.
+pub(crate) struct PastCaches<'a>(&'a mut [u8]);
+
+/// A line of it.
+pub(crate) struct LinePastCaches<'a>(&'a mut [u8; LINE_BYTES]);
+
+/// What goes into a line.
+#[repr(align(64))]
+pub(crate) struct Line(pub(crate) [u8; LINE_BYTES]);
+
+/// As many bytes as a cache has in a line, from a multiple of that on: so many leave the processor together.
+pub(crate) const LINE_BYTES: usize = 64;
 
 /// At its end all that was stored past the caches can be seen by whatever is told of it.
 struct Fence(Stores);
@@ -95,20 +117,19 @@ impl<'a> Destination<'a> {
         self.left.len()
     }
 
-    /// Lets `make` make the next `bytes` bytes, all of them. What it finds there is anything.
+    /// Where the next `bytes` bytes go: all of them are to be made. What is found there is anything.
     ///
     /// # Panics
     /// When fewer are left, or they are more than a tile.
-    pub(crate) fn next(&mut self, bytes: usize, make: impl FnOnce(&mut [u8])) {
+    pub(crate) fn next(&mut self, bytes: usize) -> Next<'_> {
         assert!(bytes <= TILE_BYTES, "{bytes} bytes are made at once");
         let place = take(&mut self.left, bytes);
         match self.stores {
-            Stores::Cached => make(place),
-            Stores::PastCaches => {
-                let tile = &mut self.tile.0[..bytes];
-                make(tile);
-                store(place, tile);
-            }
+            Stores::Cached => Next::Cached(place),
+            Stores::PastCaches => Next::PastCaches {
+                to: PastCaches(place),
+                tile: &mut self.tile.0[..bytes],
+            },
         }
     }
 
@@ -130,6 +151,39 @@ impl<'a> Destination<'a> {
             Stores::Cached => place.copy_from_slice(bytes),
             Stores::PastCaches => store(place, bytes),
         }
+    }
+}
+
+impl<'a> PastCaches<'a> {
+    pub(crate) const fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    /// A part of it.
+    ///
+    /// # Panics
+    /// When it has fewer bytes.
+    pub(crate) fn part(&mut self, range: Range<usize>) -> PastCaches<'_> {
+        PastCaches(&mut self.0[range])
+    }
+
+    /// Its lines, and what lies before the first and behind the last of them, which is written as any memory. No element of `BYTES` bytes is divided: where one lies in two lines,
+    /// all lies before the first.
+    #[inline(always)]
+    pub(crate) fn lines<const BYTES: usize>(self) -> (&'a mut [u8], impl Iterator<Item = LinePastCaches<'a>>, &'a mut [u8]) {
+        let before = self.0.as_ptr().align_offset(LINE_BYTES).min(self.0.len());
+        let before = if before.is_multiple_of(BYTES) { before } else { self.0.len() };
+        let (before, from_line) = self.0.split_at_mut(before);
+        let (lines, behind) = from_line.as_chunks_mut();
+        (before, lines.iter_mut().map(LinePastCaches), behind)
+    }
+}
+
+impl LinePastCaches<'_> {
+    #[inline(always)]
+    pub(crate) fn store(self, line: &Line) {
+        // SAFETY: it is this reference's alone, and as long, and lies in what a `Stores::write` has for itself until its `Fence` is dropped.
+        unsafe { store_line_past_caches(self.0, &line.0) };
     }
 }
 
@@ -202,6 +256,28 @@ unsafe fn store_past_caches(to: *mut u8, from: &[u8]) {
     unsafe { behind.copy_from_nonoverlapping(tail.as_ptr(), tail.len()) };
 }
 
+/// # Safety
+/// `to` must begin at a line, and belong to the caller until [`fence`] was called.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+unsafe fn store_line_past_caches(to: &mut [u8; LINE_BYTES], line: &[u8; LINE_BYTES]) {
+    use std::arch::x86_64::{__m128i, _mm_stream_si128};
+    const WORD: usize = size_of::<__m128i>();
+    let (words, _) = line.as_chunks::<WORD>();
+    let (places, _) = to.as_chunks_mut::<WORD>();
+    for (place, word) in places.iter_mut().zip(words) {
+        let word = bytemuck::cast::<[u8; WORD], __m128i>(*word);
+        // SAFETY: every x86-64 processor has the instruction. The place is aligned, as it lies in a line.
+        unsafe { _mm_stream_si128(place.as_mut_ptr().cast(), word) };
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[inline(always)]
+unsafe fn store_line_past_caches(to: &mut [u8; LINE_BYTES], line: &[u8; LINE_BYTES]) {
+    *to = *line;
+}
+
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn fence() {
     // SAFETY: every x86-64 processor has the instruction.
@@ -250,12 +326,24 @@ mod tests {
 
     #[test]
     fn what_is_made_and_what_is_put_come_one_after_the_other() {
+        fn make(next: Next<'_>, byte: u8) {
+            match next {
+                Next::Cached(place) => place.fill(byte),
+                Next::PastCaches { to, tile } => {
+                    assert_eq!(to.bytes(), tile.len());
+                    let (before, lines, behind) = to.lines::<1>();
+                    before.fill(byte);
+                    lines.for_each(|line| line.store(&Line([byte; LINE_BYTES])));
+                    behind.fill(byte);
+                }
+            }
+        }
         for stores in [Stores::Cached, Stores::PastCaches] {
             let mut memory = vec![0; 3 * TILE_BYTES];
             stores.write(&mut memory, |to| {
-                to.next(TILE_BYTES, |place| place.fill(1));
+                make(to.next(TILE_BYTES), 1);
                 to.put(&[2; 100]);
-                to.next(7, |place| place.fill(3));
+                make(to.next(7), 3);
                 assert_eq!(to.left(), 2 * TILE_BYTES - 107);
             });
             let expected = [vec![1; TILE_BYTES], vec![2; 100], vec![3; 7], vec![0; 2 * TILE_BYTES - 107]].concat();

@@ -279,7 +279,7 @@ async fn run_ring(
         let driver = Arc::clone(&driver);
         move |sum| driver.summed(sum)
     };
-    driver.helps(ring::run(config, links, inbox, summed)).await
+    driver.helps(ring::run(config, links, inbox, summed), false).await
 }
 
 /// What one worker ended with.

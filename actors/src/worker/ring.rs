@@ -136,7 +136,8 @@ impl Ring {
                 driver.summed(sum);
             }
         };
-        let ring = driver.helps(ring::run(config, links, inbox, summed).in_current_span());
+        let waited_for = links.share_memory();
+        let ring = driver.helps(ring::run(config, links, inbox, summed).in_current_span(), waited_for);
         ring.await.map_err(|error| broken(&form, &error))
     }
 }

@@ -5,8 +5,11 @@
 //! task:    poll ──────────────────────────────> pending ·············· poll ──>
 //! thread:         wakes it, and comes to help ─────> poll, poll ─> pending
 //! ```
-//! Both poll it with one waker, the relay, which knows who is to hear of it: the thread, if it helps, or has woken the future itself and
+//! Both poll it with one waker, the relay, which knows who is to hear of it: the thread, if it helps, waits for it with nothing else to do, or has woken the future itself and
 //! comes back soon by its word; the task otherwise. So nothing changes hands when one of them stops.
+//!
+//! A thread that waits is woken in place of the task, since the system lets it go on where it was, while it wakes the task's thread beside what it waits for: of two workers of a
+//! host one would do its sums on the other's processor, and leave its own idle for as long as it takes.
 //!
 //! A thread that comes while the task has its turn waits for the end of that, and goes on if that leaves something to do at once. Otherwise the tasks of two
 //! workers might take turns on one processor, while the threads that wait for them have left another idle.
@@ -21,7 +24,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, ThreadId};
+use std::thread::{self, Thread};
 
 use futures_util::task::AtomicWaker;
 use tokio::runtime::Handle;
@@ -62,7 +65,9 @@ struct Relay {
     /// The thread has the future, or waits for the end of the task's turn: the task begins none, and the thread looks at `woken` before it stops.
     helping: AtomicBool,
     /// The thread, once it has helped.
-    thread: OnceLock<ThreadId>,
+    thread: OnceLock<Thread>,
+    /// It has nothing else to do, and is woken in place of the task.
+    waits: AtomicBool,
     /// It comes back soon, and what it wakes the future for can wait until then. It alone says so.
     promised: AtomicBool,
     task: AtomicWaker,
@@ -77,6 +82,7 @@ pub fn helped<T>(future: impl Future<Output = T> + Send + 'static) -> (Helped<T>
         woken: AtomicBool::new(true),
         helping: AtomicBool::new(false),
         thread: OnceLock::new(),
+        waits: AtomicBool::new(false),
         promised: AtomicBool::new(false),
         task: AtomicWaker::new(),
     });
@@ -127,7 +133,7 @@ impl<T> Helper<T> {
     /// Called by one thread alone, and not by one that polls the task.
     pub fn help(&self, more: impl Fn() -> bool) {
         let Shared { relay, runtime, .. } = &*self.0;
-        relay.thread.get_or_init(|| thread::current().id());
+        relay.thread.get_or_init(thread::current);
         self.come_back();
         // The task begins no turn from here on.
         let helping = Helping::of(relay);
@@ -144,21 +150,36 @@ impl<T> Helper<T> {
         drop(state);
         drop(helping);
         if is_done {
-            // The task is to take what came of it.
-            relay.woken.store(true, Ordering::SeqCst);
-            self.hand_over();
+            // It is to take what came of it.
+            relay.task.wake();
         }
+    }
+
+    /// The thread, which has helped, has nothing else to do: once the future can go on it is [unparked](Thread::unpark) in place of the task, until it
+    /// [helps](Self::help), [comes back](Self::come_back) or [hands over](Self::hand_over). Says whether the future can already: then the thread helps at once.
+    pub fn wait(&self) -> bool {
+        let Shared { relay, state, .. } = &*self.0;
+        relay.waits.store(true, Ordering::SeqCst);
+        relay.woken.load(Ordering::SeqCst)
+            && match state.try_lock() {
+                Ok(state) => matches!(*state, State::Running(_)),
+                // The task has its turn, or lets go of it.
+                Err(TryLockError::WouldBlock) => true,
+                Err(TryLockError::Poisoned(_)) => false,
+            }
     }
 
     /// The thread comes back soon: until then the task does not hear of what this thread wakes the future for.
     pub fn come_back(&self) {
         self.0.relay.promised.store(true, Ordering::SeqCst);
+        self.0.relay.waits.store(false, Ordering::SeqCst);
     }
 
     /// If there is anything left to do, the task does it, and it hears of everything from now on.
     pub fn hand_over(&self) {
         let relay = &self.0.relay;
         relay.promised.store(false, Ordering::SeqCst);
+        relay.waits.store(false, Ordering::SeqCst);
         if relay.woken.load(Ordering::SeqCst) {
             relay.task.wake();
         }
@@ -224,6 +245,14 @@ impl<T> State<T> {
     }
 }
 
+impl Relay {
+    /// Whether this is the thread, which has said that it comes back soon.
+    fn comes_back(&self) -> bool {
+        let is_this = |thread: &Thread| thread.id() == thread::current().id();
+        self.promised.load(Ordering::SeqCst) && self.thread.get().is_some_and(is_this)
+    }
+}
+
 impl Wake for Relay {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
@@ -231,10 +260,12 @@ impl Wake for Relay {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.woken.store(true, Ordering::SeqCst);
-        let comes_back = || self.promised.load(Ordering::SeqCst) && self.thread.get() == Some(&thread::current().id());
-        let is_looked_after = self.helping.load(Ordering::SeqCst) || comes_back();
-        if !is_looked_after {
-            self.task.wake();
+        if self.helping.load(Ordering::SeqCst) || self.comes_back() {
+            return;
+        }
+        match self.thread.get() {
+            Some(thread) if self.waits.load(Ordering::SeqCst) => thread.unpark(),
+            Some(_) | None => self.task.wake(),
         }
     }
 }

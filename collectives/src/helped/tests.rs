@@ -132,6 +132,54 @@ fn the_task_hears_of_what_others_wake_it_for_and_of_what_the_thread_hands_over()
 }
 
 #[test]
+fn a_thread_that_waits_is_woken_in_place_of_the_task() {
+    let (send, mut inbox) = unbounded_channel();
+    let (mut task, helper) = helped(async move { while inbox.recv().await.is_some() {} });
+    let woken = Arc::default();
+    assert!(poll(&mut task, &woken).is_pending());
+    let another_sends = || thread::scope(|scope| drop(scope.spawn(|| send.send(()).unwrap())));
+    helper.help(|| true);
+    assert!(!helper.wait(), "there is nothing to do");
+    another_sends();
+    assert!(helper.wait());
+    helper.help(|| true);
+    assert_eq!(woken.take(), 0);
+    assert!(!helper.wait());
+    // It does something else, for a moment or for long.
+    helper.come_back();
+    another_sends();
+    assert_eq!(woken.take(), 1);
+    assert!(poll(&mut task, &woken).is_pending());
+    helper.help(|| true);
+    assert!(!helper.wait());
+    helper.hand_over();
+    another_sends();
+    assert_eq!(woken.take(), 1);
+    assert!(poll(&mut task, &woken).is_pending());
+    // What is at its end is the task's.
+    helper.help(|| true);
+    assert!(!helper.wait());
+    drop(send);
+    helper.help(|| true);
+    assert_eq!(woken.take(), 1);
+    assert!(!helper.wait());
+    assert!(poll(&mut task, &woken).is_ready());
+    assert!(!helper.wait());
+}
+
+#[test]
+fn a_thread_does_not_wait_for_the_end_of_what_is_given_up() {
+    let (task, helper) = helped(poll_fn(|context| {
+        context.waker().wake_by_ref();
+        Poll::<()>::Pending
+    }));
+    helper.help(|| false);
+    assert!(helper.wait(), "it wants another turn");
+    drop(task);
+    assert!(!helper.wait());
+}
+
+#[test]
 fn the_thread_goes_on_no_longer_than_it_wants_and_the_task_does_the_rest() {
     let turns = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&turns);
@@ -222,4 +270,37 @@ fn no_waking_is_lost_between_the_thread_and_the_task() {
     assert_eq!(counted, 2 * EACH);
     let (task, helper) = helped(pending::<()>());
     drop((helper, task));
+}
+
+/// The thread has nothing else to do, and the other thread sends no more until what it has sent is counted.
+#[test]
+fn no_waking_of_a_thread_that_waits_is_lost() {
+    const EACH: usize = if cfg!(miri) { 50 } else { 20_000 };
+    let (send, mut inbox) = unbounded_channel();
+    let (counts, counted) = std::sync::mpsc::channel();
+    let (task, helper) = helped(async move {
+        while inbox.recv().await.is_some() {
+            counts.send(()).unwrap();
+        }
+    });
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            while !is_over.load(Ordering::SeqCst) {
+                helper.help(|| true);
+                if !helper.wait() {
+                    thread::park();
+                }
+            }
+        });
+        scope.spawn(move || {
+            for _ in 0..EACH {
+                send.send(()).unwrap();
+                counted.recv().unwrap();
+            }
+        });
+        block_on(task);
+        is_over.store(true, Ordering::SeqCst);
+        waiting.thread().unpark();
+    });
 }

@@ -26,7 +26,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use sardana_protocol::job::{Compression, Order};
-use sardana_protocol::messages::Trailer;
+use sardana_protocol::messages::{LinkKind, Trailer};
 use sardana_protocol::plan::{HopId, Part, Plan};
 use sardana_protocol::words::{Generation, Rank, ShardRange, Step};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -94,6 +94,15 @@ pub struct RingLinks {
 }
 
 impl RingLinks {
+    /// Whether all of them pass through memory that the workers of a host share: then no thread but those that use them has anything to do for them.
+    #[must_use]
+    pub fn share_memory(&self) -> bool {
+        let plans = || [&self.first, &self.steady].into_iter();
+        let outgoing = plans().flat_map(|plan| plan.outgoing.values().map(LinkSender::kind));
+        let incoming = plans().flat_map(|plan| plan.incoming.values().map(LinkReceiver::kind));
+        outgoing.chain(incoming).all(|kind| kind == LinkKind::SharedMemory)
+    }
+
     /// All ranks' links, in the order of ranks: a new one for each hop of either plan. For ranks of one process.
     #[must_use]
     pub fn of_all(first: &Plan, steady: &Plan, mut make: impl FnMut() -> (LinkSender, LinkReceiver)) -> Vec<Self> {

@@ -19,7 +19,8 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread};
 
 use bytes::Bytes;
 use sardana_collectives::gradient::{GradientBuffer, WriteMode};
@@ -107,14 +108,26 @@ pub struct Gradient {
 /// Wakes the training thread, or the task that does its work.
 #[derive(Debug, Default)]
 struct Changed {
-    blocking: Condvar,
-    waiting: Notify,
+    /// The thread, while it is to be unparked.
+    thread: Mutex<Option<Thread>>,
+    task: Notify,
 }
 
 impl Changed {
+    /// This thread looks for something to do, and is unparked by what comes from now on.
+    fn looks(&self) {
+        *self.thread() = Some(thread::current());
+    }
+
     fn notify_all(&self) {
-        self.blocking.notify_all();
-        self.waiting.notify_waiters();
+        if let Some(thread) = self.thread().take() {
+            thread.unpark();
+        }
+        self.task.notify_waiters();
+    }
+
+    fn thread(&self) -> MutexGuard<'_, Option<Thread>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -259,33 +272,38 @@ impl StepDriver {
     /// The next task of the training thread. Waits until there is one.
     #[must_use]
     pub fn next(&self) -> Task {
-        let mut inner = self.lock();
         loop {
-            let mut found;
-            (inner, found) = self.task(inner);
+            let (mut inner, mut found) = self.task(self.lock());
             if found.is_none() {
                 drop(inner);
                 self.ring.help(|| !self.lock().has_long_work());
-                // What came before it is locked is found now; what comes after wakes this thread.
+                self.changed.looks();
                 (inner, found) = self.task(self.lock());
             }
-            self.share_ring(&inner, found.as_ref());
             if let Some(task) = found {
+                self.share_ring(&inner, &task);
                 return task;
             }
-            inner = self.changed.blocking.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            drop(inner);
+            if !self.ring.wait() {
+                thread::park();
+            }
         }
     }
 
-    /// A ring that hands its sums in here, to be awaited. The training thread carries on with it where it waits for a sum.
-    pub fn helps(&self, ring: impl Future<Output = Summed> + Send + 'static) -> Helped<Summed> {
-        self.ring.begin(ring)
+    /// A ring that hands its sums in here, to be awaited. The training thread carries on with it where it has nothing else to do; if the ring is `waited_for`, also once the
+    /// ring has waited for other ranks. What comes over a network has its thread awake anyway: that carries on with a ring that is not.
+    pub fn helps(&self, ring: impl Future<Output = Summed> + Send + 'static, waited_for: bool) -> Helped<Summed> {
+        let ring = self.ring.begin(ring, waited_for);
+        // It waits for this one now.
+        self.changed.notify_all();
+        ring
     }
 
     /// The same where training is a task, and not a thread of its own: see [`sardana_net::environment`].
     pub async fn coming(&self) -> Task {
         loop {
-            let changed = self.changed.waiting.notified();
+            let changed = self.changed.task.notified();
             tokio::pin!(changed);
             // From here on no change is missed.
             changed.as_mut().enable();
@@ -314,17 +332,18 @@ impl StepDriver {
     pub fn next_beside(&self, before: &mut Gradient) -> Option<Task> {
         let mut inner = self.lock();
         let task = inner.task_beside(before);
-        if task.is_some() {
-            self.share_ring(&inner, task.as_ref());
+        if let Some(task) = &task {
+            self.share_ring(&inner, task);
         }
         task
     }
 
     /// While the training thread does something that takes long, the ring's task hears of all that it does, such as chunks of a gradient that are written.
-    fn share_ring(&self, inner: &Inner, next: Option<&Task>) {
-        match next {
-            Some(task) if inner.is_brief(task) => self.ring.come_back(),
-            Some(_) | None => self.ring.hand_over(),
+    fn share_ring(&self, inner: &Inner, next: &Task) {
+        if inner.is_brief(next) {
+            self.ring.come_back();
+        } else {
+            self.ring.hand_over();
         }
     }
 

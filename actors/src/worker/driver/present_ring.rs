@@ -10,15 +10,22 @@ pub(super) type Summed = Result<(), RingError>;
 
 /// A ring that follows may begin while the training thread helps with the one before.
 #[derive(Debug, Default)]
-pub(super) struct PresentRing(Mutex<Option<Arc<Helper<Summed>>>>);
+pub(super) struct PresentRing(Mutex<Option<Arc<Present>>>);
+
+#[derive(Debug)]
+struct Present {
+    helper: Helper<Summed>,
+    /// Whether the training thread is woken once it can go on.
+    waited_for: bool,
+}
 
 impl PresentRing {
     /// This is it from now on. The one before is its task's alone.
-    pub(super) fn begin(&self, ring: impl Future<Output = Summed> + Send + 'static) -> Helped<Summed> {
+    pub(super) fn begin(&self, ring: impl Future<Output = Summed> + Send + 'static, waited_for: bool) -> Helped<Summed> {
         let (helped, helper) = helped(ring);
-        let before = self.lock().replace(Arc::new(helper));
+        let before = self.lock().replace(Arc::new(Present { helper, waited_for }));
         if let Some(before) = before {
-            before.hand_over();
+            before.helper.hand_over();
         }
         helped
     }
@@ -26,28 +33,40 @@ impl PresentRing {
     /// See [`Helper::help`].
     pub(super) fn help(&self, more: impl Fn() -> bool) {
         let Some(ring) = self.lock().clone() else { return };
-        ring.help(more);
+        ring.helper.help(more);
         if !self.lock().as_ref().is_some_and(|present| Arc::ptr_eq(present, &ring)) {
             // The thread will not come back to it.
-            ring.hand_over();
+            ring.helper.hand_over();
         }
+    }
+
+    /// See [`Helper::wait`]. One that is not waited for is handed over.
+    pub(super) fn wait(&self) -> bool {
+        let present = self.lock();
+        let Some(Present { helper, waited_for }) = present.as_deref() else {
+            return false;
+        };
+        if !*waited_for {
+            helper.hand_over();
+        }
+        *waited_for && helper.wait()
     }
 
     /// See [`Helper::come_back`].
     pub(super) fn come_back(&self) {
         if let Some(ring) = &*self.lock() {
-            ring.come_back();
+            ring.helper.come_back();
         }
     }
 
     /// See [`Helper::hand_over`].
     pub(super) fn hand_over(&self) {
         if let Some(ring) = &*self.lock() {
-            ring.hand_over();
+            ring.helper.hand_over();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<Helper<Summed>>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Present>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

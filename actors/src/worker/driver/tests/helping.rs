@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread;
-use std::time::Duration;
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
 
 use sardana_collectives::limits::CHUNK_BYTES;
 use sardana_protocol::member::Command;
@@ -57,28 +57,31 @@ fn member_that<After: Future<Output = ()> + Send + 'static>(after: fn() -> After
     driver.handle(form(1, 1, &[1, SHARDS], 0));
     let mut inbox = ring(&mut outbox);
     let summing = Arc::clone(&driver);
-    let ring = driver.helps(async move {
-        let (mut room, mut pieces) = (None, Vec::new());
-        while let Some(input) = inbox.recv().await {
-            match input {
-                RingInput::Begin { into, .. } => room = Some(into),
-                RingInput::Piece { gradient, .. } => pieces.push(gradient),
-                RingInput::CloseWith(_) => {}
+    let ring = driver.helps(
+        async move {
+            let (mut room, mut pieces) = (None, Vec::new());
+            while let Some(input) = inbox.recv().await {
+                match input {
+                    RingInput::Begin { into, .. } => room = Some(into),
+                    RingInput::Piece { gradient, .. } => pieces.push(gradient),
+                    RingInput::CloseWith(_) => {}
+                }
+                if pieces.len() == OWN {
+                    pieces.clear();
+                    let step = summing.read(Member::step);
+                    summing.summed(CompletedSum {
+                        generation: generation(1),
+                        step,
+                        sum: Sum::from_buffer(step, room.take().unwrap()),
+                        trailer: Trailer::Continue,
+                    });
+                    after().await;
+                }
             }
-            if pieces.len() == OWN {
-                pieces.clear();
-                let step = summing.read(Member::step);
-                summing.summed(CompletedSum {
-                    generation: generation(1),
-                    step,
-                    sum: Sum::from_buffer(step, room.take().unwrap()),
-                    trailer: Trailer::Continue,
-                });
-                after().await;
-            }
-        }
-        Ok(())
-    });
+            Ok(())
+        },
+        false,
+    );
     let woken = Arc::default();
     let mut task = RingTask { ring, woken };
     task.poll();
@@ -212,17 +215,20 @@ async fn chunks_of_a_long_gradient_reach_the_task_while_it_is_computed() {
     let mut inbox = ring(&mut outbox);
     let seen = Arc::new(AtomicUsize::new(0));
     let seen_by_ring = Arc::clone(&seen);
-    let ring = driver.helps(async move {
-        while let Some(input) = inbox.recv().await {
-            if let RingInput::Piece { gradient, .. } = input {
-                for chunk in 0..2 {
-                    gradient.chunk(chunk).await.unwrap();
-                    seen_by_ring.fetch_add(1, Ordering::SeqCst);
+    let ring = driver.helps(
+        async move {
+            while let Some(input) = inbox.recv().await {
+                if let RingInput::Piece { gradient, .. } = input {
+                    for chunk in 0..2 {
+                        gradient.chunk(chunk).await.unwrap();
+                        seen_by_ring.fetch_add(1, Ordering::SeqCst);
+                    }
                 }
             }
-        }
-        Ok(())
-    });
+            Ok(())
+        },
+        false,
+    );
     let woken = Arc::default();
     let mut task = RingTask { ring, woken };
     task.poll();
@@ -244,22 +250,77 @@ async fn chunks_of_a_long_gradient_reach_the_task_while_it_is_computed() {
     assert_eq!(seen.load(Ordering::SeqCst), 2);
 }
 
+/// Which thread has carried on with a ring each time it could, while the training thread had nothing else to do: the other one carries on with it as soon as its task is woken.
+fn carried_on(waited_for: bool) -> (Vec<ThreadId>, ThreadId) {
+    let (driver, _outbox) = driver(100, Order::Exact);
+    driver.handle(form(1, 1, &[1, SHARDS], 0));
+    for _ in 0..OWN {
+        compute(&driver, driver.next());
+    }
+    let (others, mut from_others) = mpsc::unbounded_channel();
+    let (carries_on, carried_on) = channel();
+    let ring = driver.helps(
+        async move {
+            while from_others.recv().await.is_some() {
+                carries_on.send(thread::current().id()).unwrap();
+            }
+            Ok(())
+        },
+        waited_for,
+    );
+    let woken = Arc::default();
+    let mut task = RingTask { ring, woken };
+    task.poll();
+    let (by, training) = thread::scope(|scope| {
+        let training = scope.spawn(|| assert!(matches!(driver.next(), Task::End)));
+        let carried_on = (0..2_000).map(|_| {
+            others.send(()).unwrap();
+            let sent = Instant::now();
+            while sent.elapsed() < Duration::from_secs(20) {
+                if let Ok(by) = carried_on.try_recv() {
+                    return Some(by);
+                }
+                if task.woken() > 0 && !waited_for {
+                    task.poll();
+                }
+                thread::yield_now();
+            }
+            None
+        });
+        let by: Option<Vec<_>> = carried_on.collect();
+        driver.end();
+        (by, training.thread().id())
+    });
+    (by.expect("somebody carries on with it"), training)
+}
+
+#[test]
+fn a_thread_with_nothing_to_do_is_woken_for_a_ring_that_is_waited_for_and_for_no_other() {
+    let (by, training) = carried_on(true);
+    assert!(by.iter().all(|&by| by == training), "its task has done nothing");
+    let (by, training) = carried_on(false);
+    assert!(by.iter().any(|&by| by != training), "its task was never woken");
+}
+
 #[test]
 fn a_ring_begins_while_the_thread_helps_with_the_one_before_which_is_its_tasks_then() {
     let (present, ended) = (PresentRing::default(), AtomicBool::new(false));
     let ((began, begins), (follows, following)) = (channel(), channel());
-    let mut before = present.begin(poll_fn(move |context| {
-        let _ = began.send(());
-        context.waker().wake_by_ref();
-        Poll::Pending
-    }));
+    let mut before = present.begin(
+        poll_fn(move |context| {
+            let _ = began.send(());
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }),
+        true,
+    );
     let woken: Arc<Woken> = Arc::default();
     thread::scope(|scope| {
         scope.spawn(|| present.help(|| !ended.load(Ordering::SeqCst)));
         begins.recv().unwrap();
         let waker = Waker::from(Arc::clone(&woken));
         assert!(Pin::new(&mut before).poll(&mut Context::from_waker(&waker)).is_pending());
-        scope.spawn(|| follows.send(present.begin(ready(Ok(())))));
+        scope.spawn(|| follows.send(present.begin(ready(Ok(())), true)));
         let begun = following.recv_timeout(Duration::from_secs(30));
         ended.store(true, Ordering::SeqCst);
         begun.unwrap();
