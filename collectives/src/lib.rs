@@ -8,7 +8,7 @@
 //! - [`summation`]: another means than links, by which the ranks of a fast ring sum where their gradients lie.
 //! - [`group`]: the collective operations by themselves, for programs that train in their own way.
 //! - [`alone`]: the same sum without links.
-//! - [`helped`]: a future that a task carries out, and for a moment a thread that waits for it.
+//! - [`helped`]: a future that a task carries out, and a thread that waits for it.
 //! - [`limits`]: every bound, with its argument.
 //!
 //! Nothing here decides which workers are in a ring, or knows what a model is.

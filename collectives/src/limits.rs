@@ -61,7 +61,7 @@ pub const LONGEST_SETBACK: Duration = Duration::from_secs(3_600);
 /// slower than that links are no worse.
 pub const LEAST_RATE: usize = 12_500_000;
 
-/// Bytes that are summed at once, and made before they are stored past the caches: so few that they stay in the nearest cache while shard after shard is added.
+/// Bytes that are summed at once: so few that they stay in the nearest cache while shard after shard is added.
 pub const TILE_BYTES: usize = 4 << 10;
 
 /// A gradient goes past the caches from so large a part of the last of them on: a step goes through what it is copied from, the gradient, what other ranks have of

@@ -29,7 +29,7 @@ pub enum Stores {
 pub(crate) struct Destination<'a> {
     left: &'a mut [u8],
     stores: Stores,
-    /// Where what goes past the caches is made.
+    /// Where what goes past the caches is made, if it takes several passes.
     tile: Tile,
 }
 
@@ -182,7 +182,7 @@ impl<'a> PastCaches<'a> {
 impl LinePastCaches<'_> {
     #[inline(always)]
     pub(crate) fn store(self, line: &Line) {
-        // SAFETY: it is this reference's alone, and as long, and lies in what a `Stores::write` has for itself until its `Fence` is dropped.
+        // SAFETY: it is this reference's alone, and a line, as `lines` has made it; and it lies in what a `Stores::write` has for itself until its `Fence` is dropped.
         unsafe { store_line_past_caches(self.0, &line.0) };
     }
 }

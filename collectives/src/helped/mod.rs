@@ -39,8 +39,6 @@ pub struct Helper<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
     state: Mutex<State<T>>,
-    /// The task was dropped: the thread is to let go of the future after this turn.
-    given_up: AtomicBool,
     relay: Arc<Relay>,
     waker: Waker,
     /// The task's, whose timers the future may use.
@@ -62,6 +60,8 @@ type End<T> = Result<T, Box<dyn Any + Send>>;
 struct Relay {
     /// It can, and was not polled since.
     woken: AtomicBool,
+    /// It has come to its end, or the task was dropped, which waits for the end of the turn that the thread has: nothing polls it any more.
+    over: AtomicBool,
     /// The thread has the future, or waits for the end of the task's turn: the task begins none, and the thread looks at `woken` before it stops.
     helping: AtomicBool,
     /// The thread, once it has helped.
@@ -80,6 +80,7 @@ struct Helping<'a>(&'a Relay);
 pub fn helped<T>(future: impl Future<Output = T> + Send + 'static) -> (Helped<T>, Helper<T>) {
     let relay = Arc::new(Relay {
         woken: AtomicBool::new(true),
+        over: AtomicBool::new(false),
         helping: AtomicBool::new(false),
         thread: OnceLock::new(),
         waits: AtomicBool::new(false),
@@ -88,7 +89,6 @@ pub fn helped<T>(future: impl Future<Output = T> + Send + 'static) -> (Helped<T>
     });
     let shared = Arc::new(Shared {
         state: Mutex::new(State::Running(Box::pin(future))),
-        given_up: AtomicBool::new(false),
         waker: Waker::from(Arc::clone(&relay)),
         relay,
         runtime: Handle::try_current().ok(),
@@ -117,7 +117,7 @@ impl<T> Future for Helped<T> {
 
 impl<T> Drop for Helped<T> {
     fn drop(&mut self) {
-        self.0.given_up.store(true, Ordering::SeqCst);
+        self.0.relay.over.store(true, Ordering::SeqCst);
         // Waits for a turn that the thread has begun.
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         let given_up = std::mem::replace(&mut *state, State::Over);
@@ -134,7 +134,8 @@ impl<T> Helper<T> {
     pub fn help(&self, more: impl Fn() -> bool) {
         let Shared { relay, runtime, .. } = &*self.0;
         relay.thread.get_or_init(thread::current);
-        self.come_back();
+        relay.promised.store(true, Ordering::SeqCst);
+        relay.waits.store(false, Ordering::SeqCst);
         // The task begins no turn from here on.
         let helping = Helping::of(relay);
         let (mut state, has_waited) = match self.0.free() {
@@ -144,7 +145,7 @@ impl<T> Helper<T> {
         let _within = runtime.as_ref().map(Handle::enter);
         // The task's turn may have brought the thread something else to do.
         if !has_waited || more() {
-            while self.0.turn(&mut state) && self.0.goes_on() && more() {}
+            while relay.goes_on() && self.0.turn(&mut state) && more() {}
         }
         let is_done = matches!(*state, State::Done(_));
         drop(state);
@@ -155,24 +156,23 @@ impl<T> Helper<T> {
         }
     }
 
-    /// The thread, which has helped, has nothing else to do: once the future can go on it is [unparked](Thread::unpark) in place of the task, until it
-    /// [helps](Self::help), [comes back](Self::come_back) or [hands over](Self::hand_over). Says whether the future can already: then the thread helps at once.
+    /// The thread has nothing else to do: once the future can go on it is [unparked](Thread::unpark) in place of the task, until it [helps](Self::help),
+    /// [comes back](Self::come_back) or [hands over](Self::hand_over). Says whether the future can already: then the thread helps at once.
     pub fn wait(&self) -> bool {
-        let Shared { relay, state, .. } = &*self.0;
+        let relay = &self.0.relay;
+        relay.thread.get_or_init(thread::current);
         relay.waits.store(true, Ordering::SeqCst);
-        relay.woken.load(Ordering::SeqCst)
-            && match state.try_lock() {
-                Ok(state) => matches!(*state, State::Running(_)),
-                // The task has its turn, or lets go of it.
-                Err(TryLockError::WouldBlock) => true,
-                Err(TryLockError::Poisoned(_)) => false,
-            }
+        relay.goes_on()
     }
 
-    /// The thread comes back soon: until then the task does not hear of what this thread wakes the future for.
+    /// The thread comes back soon: until then the task does not hear of what this thread wakes the future for. What others have woken it for while the thread
+    /// [waited](Self::wait) is the task's.
     pub fn come_back(&self) {
-        self.0.relay.promised.store(true, Ordering::SeqCst);
-        self.0.relay.waits.store(false, Ordering::SeqCst);
+        let relay = &self.0.relay;
+        relay.promised.store(true, Ordering::SeqCst);
+        if relay.waits.swap(false, Ordering::SeqCst) && relay.woken.load(Ordering::SeqCst) {
+            relay.task.wake();
+        }
     }
 
     /// If there is anything left to do, the task does it, and it hears of everything from now on.
@@ -210,11 +210,6 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Whether the thread can take another turn.
-    fn goes_on(&self) -> bool {
-        self.relay.woken.load(Ordering::SeqCst) && !self.given_up.load(Ordering::SeqCst)
-    }
-
     /// Polls it once if it was woken. Says whether it is still running.
     fn turn(&self, state: &mut State<T>) -> bool {
         let State::Running(future) = state else { return false };
@@ -229,6 +224,7 @@ impl<T> Shared<T> {
             Err(panic) => Err(panic),
         };
         *state = State::Done(end);
+        self.relay.over.store(true, Ordering::SeqCst);
         false
     }
 }
@@ -246,6 +242,11 @@ impl<T> State<T> {
 }
 
 impl Relay {
+    /// Whether there is another turn to take.
+    fn goes_on(&self) -> bool {
+        self.woken.load(Ordering::SeqCst) && !self.over.load(Ordering::SeqCst)
+    }
+
     /// Whether this is the thread, which has said that it comes back soon.
     fn comes_back(&self) -> bool {
         let is_this = |thread: &Thread| thread.id() == thread::current().id();

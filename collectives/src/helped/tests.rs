@@ -145,7 +145,13 @@ fn a_thread_that_waits_is_woken_in_place_of_the_task() {
     helper.help(|| true);
     assert_eq!(woken.take(), 0);
     assert!(!helper.wait());
-    // It does something else, for a moment or for long.
+    // It has found something else to do.
+    another_sends();
+    helper.come_back();
+    assert_eq!(woken.take(), 1, "what the thread was woken for");
+    assert!(poll(&mut task, &woken).is_pending());
+    // It does that, for a moment or for long.
+    helper.help(|| true);
     helper.come_back();
     another_sends();
     assert_eq!(woken.take(), 1);
@@ -175,7 +181,15 @@ fn a_thread_does_not_wait_for_the_end_of_what_is_given_up() {
     }));
     helper.help(|| false);
     assert!(helper.wait(), "it wants another turn");
-    drop(task);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            while helper.wait() {
+                helper.help(|| true);
+            }
+        });
+        drop(task);
+        waiting.join().unwrap();
+    });
     assert!(!helper.wait());
 }
 
@@ -293,14 +307,18 @@ fn no_waking_of_a_thread_that_waits_is_lost() {
                 }
             }
         });
-        scope.spawn(move || {
-            for _ in 0..EACH {
+        let sending = scope.spawn(move || {
+            (0..EACH).all(|_| {
                 send.send(()).unwrap();
-                counted.recv().unwrap();
-            }
+                counted.recv_timeout(Duration::from_secs(60)).is_ok()
+            })
         });
-        block_on(task);
+        let all_came = sending.join().unwrap();
         is_over.store(true, Ordering::SeqCst);
         waiting.thread().unpark();
+        waiting.join().unwrap();
+        helper.hand_over();
+        block_on(task);
+        assert!(all_came, "the thread was not woken");
     });
 }

@@ -94,7 +94,7 @@ pub struct RingLinks {
 }
 
 impl RingLinks {
-    /// Whether all of them pass through memory that the workers of a host share: then no thread but those that use them has anything to do for them.
+    /// Whether all of them pass through memory that the workers of a host share: then the network's thread takes in nothing for them but that an end which sleeps was rung.
     #[must_use]
     pub fn share_memory(&self) -> bool {
         let plans = || [&self.first, &self.steady].into_iter();

@@ -119,6 +119,11 @@ impl Changed {
         *self.thread() = Some(thread::current());
     }
 
+    /// Whether something has come since then: whatever has parked this thread since may have been unparked in place of it.
+    fn has(&self) -> bool {
+        self.thread().is_none()
+    }
+
     fn notify_all(&self) {
         if let Some(thread) = self.thread().take() {
             thread.unpark();
@@ -285,14 +290,14 @@ impl StepDriver {
                 return task;
             }
             drop(inner);
-            if !self.ring.wait() {
+            if !self.ring.wait() && !self.changed.has() {
                 thread::park();
             }
         }
     }
 
     /// A ring that hands its sums in here, to be awaited. The training thread carries on with it where it has nothing else to do; if the ring is `waited_for`, also once the
-    /// ring has waited for other ranks. What comes over a network has its thread awake anyway: that carries on with a ring that is not.
+    /// ring has waited for other ranks. What comes over a network is taken in by the network's thread, which goes on with a ring that is not.
     pub fn helps(&self, ring: impl Future<Output = Summed> + Send + 'static, waited_for: bool) -> Helped<Summed> {
         let ring = self.ring.begin(ring, waited_for);
         // It waits for this one now.
@@ -319,6 +324,7 @@ impl StepDriver {
     fn task<'a>(&'a self, mut inner: MutexGuard<'a, Inner>) -> (MutexGuard<'a, Inner>, Option<Task>) {
         while let Some(alone) = inner.alone() {
             drop(inner);
+            self.ring.hand_over();
             let sum = alone.add_up(&self.layout);
             inner = self.lock();
             inner.added_up(sum);
