@@ -5,6 +5,7 @@ use std::time::Instant;
 use quinn::VarInt;
 use sardana_net::quic::limits::{PEER_WINDOW_BYTES, STRANGER_WINDOW_BYTES, UNNAMED_STREAMS};
 use sardana_protocol::limits::MAX_LIVES_AHEAD;
+use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::super::limits::{MAX_GENERATIONS_AHEAD, MAX_PARKED, PARKED_FOR};
@@ -86,16 +87,17 @@ async fn a_link_that_nobody_expects_is_not_kept_for_ever() {
     until(|| workers[0].table.parked() == 1).await;
 }
 
-/// Opens as many links as it may, of generations to come, and sends as much on each as goes. Over the connection that there is, if there
-/// is one. Returns how many links, how many bytes in all, and whether no more goes: a busy host may not have come to that by the time at which links are
+/// Opens as many links as it may, of generations to come, and sends as much on each as goes, once `admitted` of them have said what they are: a first message could
+/// wait behind what others send until its link is refused. Over the connection that there is, if there is one. Returns how many links, how many bytes in all, and whether no more goes: a busy host may not have come to that by the time at which links are
 /// given up for their age.
-async fn flood(workers: &[Worker], ring: &Ring, links: u32, enough: usize) -> (usize, usize, bool) {
+async fn flood(workers: &[Worker], ring: &Ring, (links, admitted): (usize, usize), enough: usize) -> (usize, usize, bool) {
     let parked_until = Instant::now() + PARKED_FOR;
     let connection = workers[1].dial(ring.members[0]).await.unwrap();
     let (told, mut sent) = tokio::sync::mpsc::unbounded_channel();
     let mut sending = JoinSet::new();
-    for count in 0..u64::from(links) {
-        let (connection, told) = (connection.clone(), told.clone());
+    let all = Arc::new(Barrier::new(admitted));
+    for count in 0..links as u64 {
+        let (connection, told, all) = (connection.clone(), told.clone(), Arc::clone(&all));
         let hello = LinkHello {
             job: workers[1].credentials.job(),
             key: key(generation(count + 7)),
@@ -108,6 +110,7 @@ async fn flood(workers: &[Worker], ring: &Ring, links: u32, enough: usize) -> (u
                 return;
             }
             told.send((1, 0)).unwrap();
+            all.wait().await;
             let chunk = vec![0; 1 << 16];
             while let Ok(bytes) = stream.write(&chunk).await {
                 told.send((0, bytes)).unwrap();
@@ -133,7 +136,8 @@ async fn who_is_not_named_costs_what_a_stranger_does() {
     let (workers, ring) = workers(2);
     // First messages are read, and so no longer count.
     let window = STRANGER_WINDOW_BYTES as usize;
-    let (opened, bytes, _) = flood(&workers, &ring, 2 * UNNAMED_STREAMS, window / 2).await;
+    let admitted = UNNAMED_STREAMS as usize;
+    let (opened, bytes, _) = flood(&workers, &ring, (2 * admitted, admitted), window / 2).await;
     assert!(opened <= UNNAMED_STREAMS as usize, "{opened} links were opened");
     assert!(
         bytes > 0 && bytes <= window + opened * STREAM_HELLO_BYTES,
@@ -157,7 +161,7 @@ async fn who_is_named_costs_its_window_whatever_it_opens() {
         // First messages are read, and count or not.
         let hellos = MAX_PARKED * STREAM_HELLO_BYTES;
         let (least, most) = (window - hellos, window + hellos);
-        let (opened, bytes, is_all) = flood(&workers, &ring, MAX_PARKED as u32, least).await;
+        let (opened, bytes, is_all) = flood(&workers, &ring, (MAX_PARKED, MAX_PARKED), least).await;
         let least = if is_all { least } else { 1 };
         assert!(opened > 0);
         assert!(
