@@ -6,6 +6,7 @@
 
 mod arrival;
 mod buffers;
+mod changed;
 mod copies;
 mod device_memory;
 mod for_others;
@@ -20,7 +21,7 @@ mod tasks;
 mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, Thread};
+use std::thread;
 
 use bytes::Bytes;
 use sardana_collectives::gradient::{GradientBuffer, WriteMode};
@@ -34,11 +35,12 @@ use sardana_protocol::messages::{Introduction, StepReport, WorkerMessage};
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Pace, ShardRange, Step};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use super::tally::TallyFile;
 use crate::room::{Reserve, Room};
 pub use arrival::{Arrival, Mismatch, SavedState};
+use changed::Changed;
 use inner::Inner;
 pub(crate) use keeping::names_watched;
 pub use keeping::{Closed, HeldShare, KeptSum};
@@ -103,37 +105,6 @@ pub struct Gradient {
     pub shard: u32,
     /// Where it is. None once the next shard of the same piece is added there.
     pub buffer: Option<GradientBuffer>,
-}
-
-/// Wakes the training thread, or the task that does its work.
-#[derive(Debug, Default)]
-struct Changed {
-    /// The thread, while it is to be unparked.
-    thread: Mutex<Option<Thread>>,
-    task: Notify,
-}
-
-impl Changed {
-    /// This thread looks for something to do, and is unparked by what comes from now on.
-    fn looks(&self) {
-        *self.thread() = Some(thread::current());
-    }
-
-    /// Whether something has come since then: whatever has parked this thread since may have been unparked in place of it.
-    fn has(&self) -> bool {
-        self.thread().is_none()
-    }
-
-    fn notify_all(&self) {
-        if let Some(thread) = self.thread().take() {
-            thread.unpark();
-        }
-        self.task.notify_waiters();
-    }
-
-    fn thread(&self) -> MutexGuard<'_, Option<Thread>> {
-        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// The step driver. Shared by the training thread and the worker's actor.
@@ -308,7 +279,7 @@ impl StepDriver {
     /// The same where training is a task, and not a thread of its own: see [`sardana_net::environment`].
     pub async fn coming(&self) -> Task {
         loop {
-            let changed = self.changed.task.notified();
+            let changed = self.changed.task().notified();
             tokio::pin!(changed);
             // From here on no change is missed.
             changed.as_mut().enable();

@@ -251,7 +251,7 @@ async fn chunks_of_a_long_gradient_reach_the_task_while_it_is_computed() {
 }
 
 /// Which thread has carried on with a ring each time it could, while the training thread had nothing else to do. The task does once it is woken, unless the ring is waited for. None if
-/// nobody has.
+/// neither has.
 fn carried_on(waited_for: bool) -> Option<(Vec<ThreadId>, ThreadId)> {
     let (driver, _outbox) = driver(100, Order::Exact);
     driver.handle(form(1, 1, &[1, SHARDS], 0));
