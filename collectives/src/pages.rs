@@ -81,7 +81,7 @@ impl Pages {
         PRESENT
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
             .map_err(|present| io::Error::other(format!("the process has {present} already")))?;
-        let made = reserve(bytes).and_then(|file| Ok((MmapOptions::new().len(bytes).populate().map_raw(&file)?, file)));
+        let made = reserve(bytes).and_then(|file| Ok((MmapOptions::new().len(bytes).map_raw(&file)?, file)));
         let made = made.and_then(|(map, file)| seal(&file).map(|()| (map, file)));
         let (map, file) = made.inspect_err(|_| {
             PRESENT.fetch_sub(1, Ordering::Relaxed);

@@ -45,7 +45,7 @@ pub struct GradientView {
 }
 
 impl GradientBuffer {
-    /// Room for one gradient, all zeros: what an empty shard contributes.
+    /// Room for one gradient, all zeros: what an empty shard contributes. Memory is taken at the first touch, by what writes or reads there.
     #[must_use]
     pub fn zeros(layout: &Layout) -> Self {
         Self::in_room(Room::zeros(layout.bytes()))
@@ -204,10 +204,28 @@ impl GradientBuffer {
         self.memory.resident(layout)
     }
 
-    /// Whether it lies in pages that other processes of this host can read.
+    /// Whether it was made to lie in [pages](Self::in_pages).
+    #[must_use]
+    pub fn is_shown(&self) -> bool {
+        self.memory.is_shown()
+    }
+
+    /// Whether it lies in pages that other processes of this host can read: if it was [made](Self::is_shown) for that, and there were such pages when it was first touched.
     #[must_use]
     pub fn is_in_pages(&self) -> bool {
         self.memory.is_in_pages()
+    }
+
+    /// Whether it was touched, so that there is memory for it in the host.
+    #[must_use]
+    pub fn is_touched(&self) -> bool {
+        self.memory.is_touched()
+    }
+
+    /// What it holds in the host is nothing any more: all of it will be stored anew. If another process may still read it, it is left to that one, and not copied for what comes.
+    pub fn discard(&mut self) {
+        self.give_back();
+        self.memory.discard();
     }
 
     /// Whether there is no view of it, so that it may be written.

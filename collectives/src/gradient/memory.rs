@@ -138,9 +138,26 @@ impl Owner {
         self.0.room.mapping()
     }
 
+    /// Whether it was made for other processes of this host to read it.
+    pub(super) fn is_shown(&self) -> bool {
+        self.0.room.is_shown()
+    }
+
     /// Whether other processes of this host can read it.
     pub(super) fn is_in_pages(&self) -> bool {
-        self.0.room.pages().is_some()
+        self.0.room.is_in_pages()
+    }
+
+    /// Whether there is memory for it.
+    pub(super) fn is_touched(&self) -> bool {
+        self.0.room.is_touched()
+    }
+
+    /// What is there is nothing any more. Where another process may still read it, and nothing here does, it is left to that one.
+    pub(super) fn discard(&mut self) {
+        if let Some(memory) = Arc::get_mut(&mut self.0) {
+            memory.room.renew();
+        }
     }
 
     /// Whether it is not shared.

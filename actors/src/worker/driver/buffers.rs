@@ -1,4 +1,5 @@
-//! The buffers of gradients that lie on a step driver. They are used again, since each may be as large as the model.
+//! The buffers of gradients that lie on a step driver. They are used again, since each may be as large as the model. Nothing here touches their memory, which may take
+//! seconds, nor gives it back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,8 +32,8 @@ pub(super) struct Buffers {
     pieces: usize,
     /// Whether gradients are so large that other processes of the host read them where they lie.
     is_large: bool,
-    /// Whether the system gave pages for the last one that was to lie there.
-    in_pages: bool,
+    /// Of no use any more: to be dropped by what holds no lock.
+    gone: Vec<GradientBuffer>,
 }
 
 impl Buffers {
@@ -44,7 +45,7 @@ impl Buffers {
             whole: BTreeMap::new(),
             free: Vec::new(),
             pieces: 0,
-            in_pages: false,
+            gone: Vec::new(),
         }
     }
 
@@ -57,10 +58,12 @@ impl Buffers {
             Some((
                 buffer.has_memory_elsewhere(),
                 was == Use::Gradient,
-                buffer.is_in_pages() == shown,
+                buffer.is_shown() == shown,
             ))
         };
-        self.take(fit).unwrap_or_else(|| self.made(shown))
+        let mut buffer = self.take(fit).unwrap_or_else(|| self.made(shown));
+        buffer.discard();
+        buffer
     }
 
     /// A buffer for a sum, with anything in it, which is passed on as well. What has memory on a device is left to gradients, unless there is more of it than
@@ -69,7 +72,7 @@ impl Buffers {
         let is_left = self.free.len() > self.pieces;
         let fit = |was, buffer: &GradientBuffer| {
             let may = is_left || !buffer.has_memory_elsewhere();
-            may.then(|| (was == Use::Sum, buffer.is_in_pages()))
+            may.then(|| (was == Use::Sum, buffer.is_shown()))
         };
         let mut buffer = self.take(fit).unwrap_or_else(|| self.made(self.is_large));
         buffer.let_borrow(!kept);
@@ -84,13 +87,17 @@ impl Buffers {
         Some(self.free.swap_remove(best).1)
     }
 
-    fn made(&mut self, shown: bool) -> GradientBuffer {
-        if !shown {
-            return GradientBuffer::zeros(&self.layout);
+    fn made(&self, shown: bool) -> GradientBuffer {
+        if shown {
+            GradientBuffer::in_pages(&self.layout)
+        } else {
+            GradientBuffer::zeros(&self.layout)
         }
-        let buffer = GradientBuffer::in_pages(&self.layout);
-        self.in_pages = buffer.is_in_pages();
-        buffer
+    }
+
+    /// Those that are of no use any more, to be dropped: the system takes its time for that, too.
+    pub(super) fn gone(&mut self) -> Vec<GradientBuffer> {
+        std::mem::take(&mut self.gone)
     }
 
     /// The buffer of a piece that lacks shards, for the next of them.
@@ -131,23 +138,26 @@ impl Buffers {
 
     /// Uses the buffer of a sum again, if there is one that no task reads any more.
     pub(super) fn recycle(&mut self, sum: Option<Sum>) {
-        if self.free.len() < self.pieces + SUMS as usize {
-            let buffer = sum.map(Sum::into_buffer).filter(GradientBuffer::is_unread);
-            let fits = buffer.filter(|buffer| !self.is_stray(buffer));
-            self.free.extend(fits.map(|buffer| (Use::Sum, buffer)));
+        let Some(buffer) = sum.map(Sum::into_buffer) else { return };
+        let is_wanted = self.free.len() < self.pieces + SUMS as usize;
+        if is_wanted && buffer.is_unread() && !self.is_stray(&buffer) {
+            self.free.push((Use::Sum, buffer));
+        } else {
+            self.gone.push(buffer);
         }
     }
 
     /// Whether it came with a sum from elsewhere, and others could not read what is written there.
     fn is_stray(&self, buffer: &GradientBuffer) -> bool {
-        self.in_pages && !buffer.is_in_pages() && !buffer.has_memory_elsewhere()
+        self.is_large && !buffer.is_shown() && !buffer.has_memory_elsewhere()
     }
 
     /// A step of these pieces begins, if there are any: of all others it lets go.
     pub(super) fn retain_for_step(&mut self, pieces: &[ShardRange]) {
         self.retain(pieces);
         self.pieces = pieces.len();
-        self.free.truncate(self.pieces + SUMS as usize);
+        let wanted = self.free.len().min(self.pieces + SUMS as usize);
+        self.gone.extend(self.free.drain(wanted..).map(|(_, buffer)| buffer));
     }
 
     /// Lets go of all pieces but these. A buffer that a ring still reads is left to it; others are used again.
@@ -189,18 +199,42 @@ mod tests {
             .map(|(start, end)| ShardRange::new(start, end))
             .to_vec();
         let mut large = buffers(CHUNK_BYTES / 4, &pieces);
-        assert!(large.for_sum(false).is_in_pages());
+        assert!(large.for_sum(false).is_shown());
         let gradients: Vec<_> = pieces.iter().map(|&piece| large.for_gradient(piece)).collect();
-        let seen: Vec<_> = gradients.iter().map(GradientBuffer::is_in_pages).collect();
+        let seen: Vec<_> = gradients.iter().map(GradientBuffer::is_shown).collect();
         assert_eq!(seen, [true, false, false], "of several the running sum alone");
         // Each kind is used again as what it is.
         large.free.extend(gradients.into_iter().map(|buffer| (Use::Gradient, buffer)));
-        assert!(!large.for_gradient(pieces[1]).is_in_pages() && large.for_sum(false).is_in_pages());
+        assert!(!large.for_gradient(pieces[1]).is_shown() && large.for_sum(false).is_shown());
         assert!(
-            buffers(CHUNK_BYTES / 4, &pieces[1..]).for_gradient(pieces[2]).is_in_pages(),
+            buffers(CHUNK_BYTES / 4, &pieces[1..]).for_gradient(pieces[2]).is_shown(),
             "one of two"
         );
-        assert!(!buffers(9, &pieces).for_sum(false).is_in_pages(), "it is small");
+        assert!(!buffers(9, &pieces).for_sum(false).is_shown(), "it is small");
+    }
+
+    #[test]
+    fn memory_is_neither_touched_nor_given_back_here() {
+        let pieces = [(0, 1), (1, 2)].map(|(start, end)| ShardRange::new(start, end));
+        let mut buffers = buffers(CHUNK_BYTES / 4, &pieces);
+        let sum = buffers.for_sum(false);
+        let mut gradients = pieces.map(|piece| buffers.for_gradient(piece));
+        let views = gradients.each_mut().map(|gradient| buffers.awaited(gradient));
+        assert!(!sum.is_touched() && gradients.iter().all(|gradient| !gradient.is_touched()));
+        drop(views);
+        let [first, second] = gradients;
+        assert!(first.bytes().iter().all(|byte| *byte == 0));
+        buffers.reuse(first);
+        buffers.reuse(second);
+        let sums: Vec<_> = (0..4).map(|_| buffers.for_sum(true)).collect();
+        for sum in sums {
+            buffers.recycle(Some(Sum::from_buffer(Step::ZERO, sum)));
+        }
+        // Nothing is a piece any more: as many are kept as a step has sums, and the others are handed out to be dropped.
+        buffers.retain_for_step(&[]);
+        let (free, gone) = (buffers.free.len(), buffers.gone().len());
+        assert_eq!((free, free + gone), (SUMS as usize, 4));
+        assert!(buffers.gone().is_empty());
     }
 
     #[test]

@@ -291,8 +291,15 @@ impl StepDriver {
         }
     }
 
-    /// The next task, if there is one. What a worker adds up that is alone is added first, while others have the lock: it may wait for a device.
+    /// The next task, if there is one. What a worker adds up that is alone is added first, while others have the lock: it may wait for a device. So it is with memory
+    /// that is given back, which a system takes its time for.
     fn task<'a>(&'a self, mut inner: MutexGuard<'a, Inner>) -> (MutexGuard<'a, Inner>, Option<Task>) {
+        let gone = inner.buffers.gone();
+        if !gone.is_empty() {
+            drop(inner);
+            drop(gone);
+            inner = self.lock();
+        }
         while let Some(alone) = inner.alone() {
             drop(inner);
             self.ring.hand_over();

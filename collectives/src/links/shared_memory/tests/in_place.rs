@@ -30,8 +30,16 @@ pub(super) fn layout() -> Layout {
 /// A gradient of one value, where another process could read it.
 pub(super) fn gradient(layout: &Layout, value: f32) -> GradientBuffer {
     let mut buffer = GradientBuffer::in_pages(layout);
-    assert!(buffer.is_in_pages(), "the system has pages");
     write(layout, &mut buffer, value);
+    assert!(buffer.is_in_pages(), "the system has pages");
+    buffer
+}
+
+/// Zeros, where another process could read them if there are pages.
+fn touched(layout: &Layout) -> GradientBuffer {
+    let buffer = GradientBuffer::in_pages(layout);
+    assert!(!buffer.is_touched(), "it is handed on before there is memory for it");
+    assert!(buffer.bytes().iter().all(|byte| *byte == 0) && buffer.is_touched());
     buffer
 }
 
@@ -232,7 +240,7 @@ async fn an_end_that_cannot_see_pages_gets_copies() {
 #[tokio::test]
 async fn a_process_has_so_many_pages_and_then_copies() {
     let (_turn, layout) = (turn().await, layout());
-    let mut buffers: Vec<_> = (0..=MOST_PAGES).map(|_| GradientBuffer::in_pages(&layout)).collect();
+    let mut buffers: Vec<_> = (0..=MOST_PAGES).map(|_| touched(&layout)).collect();
     let in_pages = |buffers: &[GradientBuffer]| buffers.iter().filter(|buffer| buffer.is_in_pages()).count();
     assert_eq!(in_pages(&buffers), MOST_PAGES);
     let (mut sender, mut receiver) = link();
@@ -241,7 +249,7 @@ async fn a_process_has_so_many_pages_and_then_copies() {
     show(&mut sender, &mut last, 1).await;
     assert!(comes_copied(&mut receiver, &layout, 1, 7.0).await);
     buffers.pop();
-    assert!(GradientBuffer::in_pages(&layout).is_in_pages(), "there is room again");
+    assert!(touched(&layout).is_in_pages(), "there is room again");
 }
 
 #[tokio::test]
