@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub use sardana_protocol::limits::{CHUNK_BYTES, POOLED_CHUNKS, SHARED_LINK_BYTES, SHARED_SLOTS};
+pub use sardana_protocol::limits::{CHUNK_BYTES, POOLED_CHUNKS, SHARED_FRAMES, SHARED_LINK_BYTES, SHARED_SLOTS};
 
 /// Tensors start at multiples of this, a cache line, so that no element is ever split between two chunks.
 pub const ALIGNMENT: usize = 64;

@@ -42,6 +42,7 @@ pub struct InPlace<'a> {
     bytes: &'a [u8],
     pages: Option<&'a Arc<Pages>>,
     is_lent: bool,
+    is_in_turn: bool,
 }
 
 /// Bytes in pages, which are held meanwhile.
@@ -220,6 +221,7 @@ impl<'a> InPlace<'a> {
             bytes,
             pages,
             is_lent: false,
+            is_in_turn: false,
         }
     }
 
@@ -233,6 +235,20 @@ impl<'a> InPlace<'a> {
     /// Whether it may.
     pub(crate) const fn is_lent(&self) -> bool {
         self.is_lent
+    }
+
+    /// The same, of memory that is used in turn with little else, so that it is wanted back soon: few such bytes are under way at once.
+    #[must_use]
+    pub(crate) const fn in_turn(self) -> Self {
+        Self {
+            is_in_turn: true,
+            ..self
+        }
+    }
+
+    /// Whether it is.
+    pub(crate) const fn is_in_turn(&self) -> bool {
+        self.is_in_turn
     }
 
     /// The bytes.

@@ -189,7 +189,7 @@ async fn go_on(
         for index in chunks.rev() {
             let sum = part.part(within(passage.layout(), index, &range));
             if let Some(to) = goes.shown_to().filter(|_| here.is_empty()) {
-                to.pass_in_place(passage, Chunk::running(index), sum.lent()).await?;
+                to.pass_in_place(passage, Chunk::running(index), sum.lent().in_turn()).await?;
                 continue;
             }
             let own = own_terms(passage, here, index).await?.into_iter().map(Term::Own);

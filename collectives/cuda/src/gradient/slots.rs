@@ -13,7 +13,7 @@ use crate::device::{Device, DeviceError, Pinned};
 pub(super) const LANDING_AT_ONCE: usize = PASSING_AT_ONCE;
 
 /// Parts of a running sum that have slots at once: of a rank a ring fills or offers one and empties another, besides those that pass; the rank that it lends parts to has as many,
-/// from which its device reads; and the chunks of one more may be in the link between them, which has as many frames as a part has chunks. (A rank that adds on the host still
+/// from which its device reads; and the chunks of one more may be in the link between them, which holds as many frames of such parts as one has chunks. (A rank that adds on the host still
 /// has a frame when it has passed it on: then there may be one more slot for a moment.)
 const PASSED_AT_ONCE: usize = 2 * (PASSING_AT_ONCE + 2) + 1;
 

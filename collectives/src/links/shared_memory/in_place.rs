@@ -85,6 +85,11 @@ impl Passed {
         }
     }
 
+    /// Whether the other end was shown something in the pages of these bytes lately.
+    pub(super) fn knows(&self, bytes: InPlace<'_>) -> bool {
+        bytes.place().is_some_and(|(pages, _)| self.find(pages).is_some())
+    }
+
     /// Where the other end finds bytes that frame number `frame` carries, counted from 0 on. None if it cannot see them: they are copied then.
     pub(super) fn show(&mut self, bytes: InPlace<'_>, frame: u64, bell: &Bell) -> Option<Place> {
         let (pages, at) = bytes.place().filter(|_| !self.memory.asks_for_copies())?;

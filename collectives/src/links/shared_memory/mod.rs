@@ -28,7 +28,7 @@ use super::{LinkError, ended};
 use crate::borrowed::{Account, Borrowed};
 use crate::pages::{InPlace, is_blind};
 use bell::Bell;
-use counters::{Over, Reader, State, Writer};
+use counters::{Memory, Over, Reader, State, Writer};
 use in_place::{Passed, Seen, account};
 use region::{Lies, Region};
 
@@ -111,7 +111,11 @@ impl SharedMemorySender {
         fill: impl FnOnce(&mut [u8]),
         halfway: impl FnOnce(),
     ) -> Result<(), LinkError> {
-        self.room(header).await?;
+        self.room(header, Region::FRAMES).await?;
+        self.writer
+            .free_slot(&*self.bell)
+            .await
+            .map_err(|over| failed(over, header))?;
         let filled = |payload: &mut [u8]| {
             fill(payload);
             halfway();
@@ -128,7 +132,9 @@ impl SharedMemorySender {
         payload: InPlace<'_>,
         halfway: impl FnOnce(),
     ) -> Result<bool, LinkError> {
-        self.room(header).await?;
+        // Memory that the other end has not seen, or that is wanted back soon, is not under way in more frames than there are slots.
+        let many = self.passed.knows(payload) && !payload.is_in_turn();
+        self.room(header, if many { Region::FRAMES } else { Region::SLOTS }).await?;
         let Some(place) = self.passed.show(payload, self.writer.next(), &self.bell) else {
             let copy = |out: &mut [u8]| out.copy_from_slice(payload.bytes());
             return self.send(header, copy, halfway).await.map(|()| false);
@@ -139,13 +145,13 @@ impl SharedMemorySender {
         Ok(true)
     }
 
-    /// Waits until there is room for a frame.
-    async fn room(&self, header: &FrameHeader) -> Result<(), LinkError> {
+    /// Waits until there is room for a frame beside less than `most` others.
+    async fn room(&self, header: &FrameHeader, most: u64) -> Result<(), LinkError> {
         if self.finished {
             return Err(LinkError::Closed);
         }
         consume_budget().await;
-        let room = self.writer.room(&*self.bell).await;
+        let room = self.writer.room(most, &*self.bell).await;
         room.map_err(|over| failed(over, header))
     }
 

@@ -1,11 +1,12 @@
-//! Memory that two processes of one host share: frames go through it in one direction, in slots that are used in turn. Knows no sockets and
-//! never waits.
+//! Memory that two processes of one host share: frames go through it in one direction, in places that are used in turn, and so do the slots of their payloads. Knows no
+//! sockets and never waits.
 //!
 //! ```text
-//! | counters | slot 0: header, payload | slot 1 | …
+//! | counters | frame 0 | frame 1 | … | slot 0 | slot 1 | …
 //! ```
-//! One end writes a slot and counts it as written, the other reads it and counts it as read; neither touches a slot that is the other's. Each
-//! believes its own count, and of the other's only what can be ([`Counters`]).
+//! One end writes a frame and counts it as written, the other reads it and counts it as read; neither touches a frame, or its slot, that is the other's. Each
+//! believes its own count, and of the other's only what can be ([`Counters`]). A payload that lies where its sender has it has no slot, and there is room for many
+//! more of those.
 
 #![expect(
     unsafe_code,
@@ -25,19 +26,20 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_sea
 use super::counters::{Counters, Memory, Reader, Writer};
 use super::in_place::Place;
 use crate::borrowed::{Borrowed, COLUMNS};
-use crate::limits::{ALIGNMENT, CHUNK_BYTES, SHARED_LINK_BYTES, SHARED_SLOTS};
+use crate::limits::{ALIGNMENT, CHUNK_BYTES, SHARED_FRAMES, SHARED_LINK_BYTES, SHARED_SLOTS};
 use crate::links::frame::HEADER_BYTES;
 use crate::runs::Runs;
 
-/// Bytes of a header and of what follows it, so that payloads are aligned: [which pages](Place) a payload lies in that is not here, 0 if it is, and where.
-const HEADER_PLACE: usize = (HEADER_BYTES + 2 * size_of::<u64>()).next_multiple_of(ALIGNMENT);
-const SLOT_BYTES: usize = HEADER_PLACE + CHUNK_BYTES;
+/// Bytes of a frame: its header, then [which pages](Place) its payload lies in, 0 if it lies in a slot, and where. Two lines, since a processor may fetch two at a time: one is
+/// written while the one before is read.
+const FRAME_BYTES: usize = (HEADER_BYTES + 2 * size_of::<u64>()).next_multiple_of(2 * ALIGNMENT);
 /// Where the receiver says that it [asks for copies](Region::asks_for_copies).
 const COPIES_PLACE: usize = size_of::<Counters<AtomicU64, AtomicU32>>();
 /// Up to which frames it has [returned](Region::returned) what it borrowed, a number for each column.
 const RETURNED_PLACE: usize = COPIES_PLACE + ALIGNMENT;
-const SLOTS_PLACE: usize = (RETURNED_PLACE + COLUMNS * size_of::<u64>()).next_multiple_of(ALIGNMENT);
-const REGION_BYTES: usize = SLOTS_PLACE + SHARED_SLOTS * SLOT_BYTES;
+const FRAMES_PLACE: usize = (RETURNED_PLACE + COLUMNS * size_of::<u64>()).next_multiple_of(ALIGNMENT);
+const SLOTS_PLACE: usize = FRAMES_PLACE + SHARED_FRAMES * FRAME_BYTES;
+const REGION_BYTES: usize = SLOTS_PLACE + SHARED_SLOTS * CHUNK_BYTES;
 
 /// What keeps another process from taking the memory away under this one.
 pub(super) const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
@@ -48,7 +50,7 @@ pub(super) struct Region {
     map: Arc<MmapRaw>,
 }
 
-/// The payload of a slot that is being read, in one run. Dropped, it gives the slot back.
+/// The payload of a frame that is being read, in one run. Dropped, it gives the frame back, with its slot.
 #[derive(Debug)]
 pub(crate) struct Slot<'a> {
     reader: &'a mut Reader<Region>,
@@ -56,10 +58,10 @@ pub(crate) struct Slot<'a> {
     read: usize,
 }
 
-/// Where the payload of a slot lies.
+/// Where the payload of a frame lies.
 #[derive(Debug)]
 pub(super) enum Lies<'a> {
-    /// In the slot: so many bytes.
+    /// In its slot: so many bytes.
     Here(usize),
     /// Where the sender has it.
     There(&'a [u8]),
@@ -129,17 +131,25 @@ impl Region {
         Ok(Self { map: Arc::new(map) })
     }
 
-    /// Where slot `number`, counted from the beginning of time, lies.
+    /// Where frame `number`, counted from the beginning of time, lies.
+    fn frame(&self, number: u64) -> *mut u8 {
+        let frame = usize::try_from(number % SHARED_FRAMES as u64).expect("there are few frames");
+        // SAFETY: the place lies within the mapping, which has room for all frames.
+        unsafe { self.map.as_mut_ptr().add(FRAMES_PLACE + frame * FRAME_BYTES) }
+    }
+
+    /// Where slot `number`, counted likewise, lies.
     fn slot(&self, number: u64) -> *mut u8 {
         let slot = usize::try_from(number % SHARED_SLOTS as u64).expect("there are few slots");
         // SAFETY: the place lies within the mapping, whose length is that of all slots.
-        unsafe { self.map.as_mut_ptr().add(SLOTS_PLACE + slot * SLOT_BYTES) }
+        unsafe { self.map.as_mut_ptr().add(SLOTS_PLACE + slot * CHUNK_BYTES) }
     }
 }
 
 impl Memory for Region {
     type Long = AtomicU64;
     type Short = AtomicU32;
+    const FRAMES: u64 = SHARED_FRAMES as u64;
     const SLOTS: u64 = SHARED_SLOTS as u64;
 
     fn counters(&self) -> &Counters<AtomicU64, AtomicU32> {
@@ -154,29 +164,33 @@ impl Memory for Region {
 }
 
 impl Writer<Region> {
-    /// Writes a frame into the slot that is next, which must be free: `fill` writes its payload of `bytes` bytes.
+    /// Writes the frame that is next, for which there must be room, with the slot that is next, which must be free: `fill` writes its payload of `bytes` bytes.
     ///
     /// # Panics
     /// When the payload is longer than a chunk.
     pub(super) fn write(&mut self, header: &[u8; HEADER_BYTES], bytes: usize, fill: impl FnOnce(&mut [u8])) {
         assert!(bytes <= CHUNK_BYTES, "a payload is at most a chunk");
-        let slot = self.memory().slot(self.next());
-        // SAFETY: the slot lies within the mapping, and is this end's until it is counted as written: the other reads only what is.
-        let place = unsafe { slice::from_raw_parts_mut(slot, HEADER_PLACE + bytes) };
-        write_head(place, header, HERE);
-        fill(&mut place[HEADER_PLACE..]);
+        let number = self.take_slot();
+        let slot = self.memory().slot(number);
+        // SAFETY: the slot lies within the mapping, and is this end's until its frame is counted as written: the other reads only what is.
+        fill(unsafe { slice::from_raw_parts_mut(slot, bytes) });
+        self.refer(header, HERE);
     }
 
-    /// Writes a frame into the slot that is next, which must be free, and whose payload lies elsewhere.
+    /// Writes the frame that is next, for which there must be room, and whose payload lies elsewhere.
     pub(super) fn refer(&mut self, header: &[u8; HEADER_BYTES], to: Place) {
-        let slot = self.memory().slot(self.next());
+        let frame = self.memory().frame(self.next());
         // SAFETY: as above.
-        let place = unsafe { slice::from_raw_parts_mut(slot, HEADER_PLACE) };
-        write_head(place, header, to);
+        let frame = unsafe { slice::from_raw_parts_mut(frame, FRAME_BYTES) };
+        let (head, rest) = frame.split_at_mut(HEADER_BYTES);
+        head.copy_from_slice(header);
+        rest[..8].copy_from_slice(&to.pages.to_le_bytes());
+        let lent = if to.lent { LENT } else { 0 };
+        rest[8..16].copy_from_slice(&(to.at | lent).to_le_bytes());
     }
 }
 
-/// What a frame says whose payload lies in its slot.
+/// What a frame says whose payload lies in a slot.
 const HERE: Place = Place {
     pages: 0,
     at: 0,
@@ -186,28 +200,20 @@ const HERE: Place = Place {
 /// What a place says besides where it is, as no memory is so long.
 const LENT: u64 = 1 << 63;
 
-fn write_head(slot: &mut [u8], header: &[u8; HEADER_BYTES], place: Place) {
-    let (head, rest) = slot.split_at_mut(HEADER_BYTES);
-    head.copy_from_slice(header);
-    rest[..8].copy_from_slice(&place.pages.to_le_bytes());
-    let lent = if place.lent { LENT } else { 0 };
-    rest[8..16].copy_from_slice(&(place.at | lent).to_le_bytes());
-}
-
 impl Reader<Region> {
     /// The header of the frame that is there.
     pub(super) fn header(&self) -> [u8; HEADER_BYTES] {
-        let slot = self.memory().slot(self.next());
-        // SAFETY: the slot lies within the mapping; it is counted as written, so that the other end leaves it alone. If that breaks its
+        let frame = self.memory().frame(self.next());
+        // SAFETY: the frame lies within the mapping; it is counted as written, so that the other end leaves it alone. If that breaks its
         // word these are any bytes, and they are compared with those that are expected.
-        unsafe { slot.cast::<[u8; HEADER_BYTES]>().read() }
+        unsafe { frame.cast::<[u8; HEADER_BYTES]>().read() }
     }
 
     /// Where the payload of the frame that is there lies. None if in its slot.
     pub(super) fn place(&self) -> Option<Place> {
-        let slot = self.memory().slot(self.next());
+        let frame = self.memory().frame(self.next());
         // SAFETY: the place lies within the mapping, as above.
-        let place = unsafe { slot.add(HEADER_BYTES) };
+        let place = unsafe { frame.add(HEADER_BYTES) };
         // SAFETY: as above.
         let place = unsafe { place.cast::<[[u8; 8]; 2]>().read() };
         let [pages, at] = place.map(u64::from_le_bytes);
@@ -238,12 +244,10 @@ impl Slot<'_> {
             Lies::There(payload) => return payload,
             Lies::Lent(borrowed) => return borrowed,
         };
-        let slot = self.reader.memory().slot(self.reader.next());
-        // SAFETY: the payload lies within its slot.
-        let payload = unsafe { slot.add(HEADER_PLACE) };
-        // SAFETY: the slot is counted as written and not as read, so that the other end leaves it alone. That end is a worker of the same
-        // job and user; if it breaks its word these are numbers of its own choice, which it could have sent as well.
-        unsafe { slice::from_raw_parts(payload, bytes) }
+        let slot = self.reader.memory().slot(self.reader.slot());
+        // SAFETY: the slot lies within the mapping. Its frame is counted as written and not as read, so that the other end leaves it alone. That end is a worker of the
+        // same job and user; if it breaks its word these are numbers of its own choice, which it could have sent as well.
+        unsafe { slice::from_raw_parts(slot, bytes) }
     }
 }
 
@@ -269,7 +273,10 @@ impl Runs for Slot<'_> {
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        self.reader.count();
+        match self.lies {
+            Lies::Here(_) => self.reader.count_with_slot(),
+            Lies::There(_) | Lies::Lent(_) => self.reader.count(),
+        }
     }
 }
 
@@ -284,7 +291,7 @@ impl fmt::Debug for Region {
 // A worker says of its links that they hold no more.
 const _: () = assert!(REGION_BYTES as u64 <= SHARED_LINK_BYTES);
 // Both ends map the same bytes: their layout is part of what they say to each other.
-const _: () = assert!(SLOTS_PLACE.is_multiple_of(ALIGNMENT) && SLOT_BYTES.is_multiple_of(ALIGNMENT));
+const _: () = assert!(FRAMES_PLACE.is_multiple_of(ALIGNMENT) && SLOTS_PLACE.is_multiple_of(ALIGNMENT));
 
 #[cfg(test)]
 mod tests {
@@ -296,8 +303,8 @@ mod tests {
     use super::super::counters::{Doorbell, Gone, State};
     use super::*;
 
-    /// More than there are slots, several times.
-    const FRAMES: u64 = 5 * SHARED_SLOTS as u64 + 3;
+    /// More than there are places for, several times.
+    const FRAMES: u64 = 3 * SHARED_FRAMES as u64 + 3;
 
     /// Of ends that never sleep.
     struct Awake;
@@ -343,11 +350,14 @@ mod tests {
             scope.spawn(move || {
                 let mut writer = Writer::new(written);
                 for number in 0..FRAMES {
-                    writer.room(&Awake).now_or_never().unwrap().unwrap();
+                    writer.room(SHARED_FRAMES as u64, &Awake).now_or_never().unwrap().unwrap();
                     let (header, payload, place) = frame(number);
                     match place {
                         Some(place) => writer.refer(&header, place),
-                        None => writer.write(&header, payload.len(), |out| out.copy_from_slice(&payload)),
+                        None => {
+                            writer.free_slot(&Awake).now_or_never().unwrap().unwrap();
+                            writer.write(&header, payload.len(), |out| out.copy_from_slice(&payload));
+                        }
                     }
                     writer.count(&Awake);
                 }

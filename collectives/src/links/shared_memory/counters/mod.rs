@@ -1,7 +1,9 @@
-//! What the two ends of shared memory say to each other: whose turn each slot is, whether an end is at its end, and whether it sleeps and is
-//! to be woken. Knows neither where that lies, nor what is in the slots, nor by what an end is woken.
+//! What the two ends of shared memory say to each other: whose turn each frame and slot is, whether an end is at its end, and whether it sleeps and is
+//! to be woken. Knows neither where that lies, nor what is in them, nor by what an end is woken.
 //!
-//! A count is released by its end and acquired by the other: what was done with a slot before is done. An end that says something, and then
+//! Frames are counted, and slots follow from that: both ends know which frames have one, and a slot is free once the frame that had it last is read.
+//!
+//! A count is released by its end and acquired by the other: what was done with a frame before is done. An end that says something, and then
 //! looks whether the other sleeps, must not miss one that says that it sleeps, and then looks again: between the two each has a fence, so
 //! that one of them sees the other. The tests try the orders with a model checker.
 
@@ -9,6 +11,7 @@ mod atomic;
 #[cfg(test)]
 mod model;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Instant;
@@ -19,7 +22,9 @@ pub(super) use atomic::Atomic;
 pub(super) trait Memory {
     type Long: Atomic<u64>;
     type Short: Atomic<u32>;
-    /// Slots, which are used in turn.
+    /// Places for frames, which are used in turn.
+    const FRAMES: u64;
+    /// Slots for what frames carry with them, which are used in turn, too: no more than frames.
     const SLOTS: u64;
 
     fn counters(&self) -> &Counters<Self::Long, Self::Short>;
@@ -54,8 +59,8 @@ pub(super) struct Counters<Long, Short> {
 /// What one end says.
 #[repr(C, align(64))]
 struct Side<Long, Short> {
-    /// Slots that it has written, or read, since the beginning.
-    slots: Long,
+    /// Frames that it has written, or read, since the beginning.
+    frames: Long,
     /// A [`State`].
     state: Short,
     /// 1 while it sleeps and wants to be woken. Both ends write it, so it is only ever swapped: each builds on the other's latest word.
@@ -63,10 +68,10 @@ struct Side<Long, Short> {
 }
 
 impl<Long: Atomic<u64>, Short: Atomic<u32>> Counters<Long, Short> {
-    /// How many slots the reader has given back; none if it reads no more.
+    /// How many frames the reader has given back; none if it reads no more.
     pub(super) fn read(&self) -> Option<u64> {
         let reader = &self.receiver;
-        (reader.state.load(Acquire) == State::Open as u32).then(|| reader.slots.load(Acquire))
+        (reader.state.load(Acquire) == State::Open as u32).then(|| reader.frames.load(Acquire))
     }
 }
 
@@ -98,6 +103,10 @@ pub(super) enum Over {
 pub(super) struct Writer<M> {
     memory: M,
     written: u64,
+    /// Slots that were taken.
+    slots: u64,
+    /// The frames that have had each slot last.
+    in_slots: VecDeque<u64>,
 }
 
 /// The end that reads.
@@ -105,41 +114,68 @@ pub(super) struct Writer<M> {
 pub(super) struct Reader<M> {
     memory: M,
     read: u64,
+    /// Slots that were given back.
+    slots: u64,
 }
 
 impl<M: Memory> Writer<M> {
     pub(super) const fn new(memory: M) -> Self {
-        Self { memory, written: 0 }
+        Self {
+            memory,
+            written: 0,
+            slots: 0,
+            in_slots: VecDeque::new(),
+        }
     }
 
     pub(super) const fn memory(&self) -> &M {
         &self.memory
     }
 
-    /// The slot that is written next, counted from the beginning of time.
+    /// The frame that is written next, counted from the beginning of time.
     pub(super) const fn next(&self) -> u64 {
         self.written
     }
 
-    /// Waits until a slot is free: it is this end's until it is counted.
-    pub(super) async fn room(&self, bell: &impl Doorbell) -> Result<(), Over> {
+    /// Waits until fewer than `most` frames are unread, of all that there may be: the next one's place is this end's until it is counted.
+    pub(super) async fn room(&self, most: u64, bell: &impl Doorbell) -> Result<(), Over> {
         let own = &self.memory.counters().sender;
-        wait(&self.memory, own, bell, || self.has_room(), Over::Refused).await
+        wait(&self.memory, own, bell, || Ok(self.unread()? < most), Over::Refused).await
     }
 
-    fn has_room(&self) -> Result<bool, Over> {
+    /// Waits until the next slot is free.
+    pub(super) async fn free_slot(&self, bell: &impl Doorbell) -> Result<(), Over> {
+        let own = &self.memory.counters().sender;
+        let Some(last) = self.in_slots.front().filter(|_| self.in_slots.len() as u64 == M::SLOTS) else {
+            return Ok(());
+        };
+        let is_free = || Ok(self.written - self.unread()? > *last);
+        wait(&self.memory, own, bell, is_free, Over::Refused).await
+    }
+
+    /// The next frame has the next slot, counted from the beginning of time, which must be free: it is this end's until the frame is counted.
+    pub(super) fn take_slot(&mut self) -> u64 {
+        if self.in_slots.len() as u64 == M::SLOTS {
+            self.in_slots.pop_front();
+        }
+        self.in_slots.push_back(self.written);
+        self.slots += 1;
+        self.slots - 1
+    }
+
+    fn unread(&self) -> Result<u64, Over> {
         let reader = &self.memory.counters().receiver;
         if reader.state.load(Acquire) != State::Open as u32 {
             return Err(Over::Refused);
         }
-        Ok(between::<M>(reader.slots.load(Acquire), self.written)? < M::SLOTS)
+        between::<M>(reader.frames.load(Acquire), self.written)
     }
 
-    /// Counts the slot as written: it is the reader's.
+    /// Counts the frame as written: it is the reader's, with its slot.
     pub(super) fn count(&mut self, bell: &impl Doorbell) {
         let Counters { sender, receiver } = self.memory.counters();
         self.written += 1;
-        sender.slots.store(self.written, Release);
+        sender.frames.store(self.written, Release);
         wake(&self.memory, receiver, bell);
     }
 
@@ -153,35 +189,54 @@ impl<M: Memory> Writer<M> {
 
 impl<M: Memory> Reader<M> {
     pub(super) const fn new(memory: M) -> Self {
-        Self { memory, read: 0 }
+        Self {
+            memory,
+            read: 0,
+            slots: 0,
+        }
     }
 
     pub(super) const fn memory(&self) -> &M {
         &self.memory
     }
 
-    /// The slot that is read next, counted from the beginning of time.
+    /// The frame that is read next, counted from the beginning of time.
     pub(super) const fn next(&self) -> u64 {
         self.read
     }
 
-    /// Waits until a frame is there: its slot is this end's until it is counted.
+    /// Its slot, if it has one, counted likewise.
+    pub(super) const fn slot(&self) -> u64 {
+        self.slots
+    }
+
+    /// Waits until a frame is there: its place is this end's until it is counted, and its slot.
     pub(super) async fn frame(&self, bell: &impl Doorbell) -> Result<(), Over> {
-        self.wakes(bell);
+        if self.wakes(bell)? > 0 {
+            return Ok(());
+        }
         let own = &self.memory.counters().receiver;
         wait(&self.memory, own, bell, || self.has_frame(), Over::Reset).await
     }
 
-    /// Wakes a writer that sleeps, since slots were given back.
-    fn wakes(&self, bell: &impl Doorbell) {
-        wake(&self.memory, &self.memory.counters().sender, bell);
+    /// Wakes a writer that sleeps, since frames were given back: not for one or two, or it would write no more than these at a time. How many are there.
+    fn wakes(&self, bell: &impl Doorbell) -> Result<u64, Over> {
+        let unread = self.unread()?;
+        if unread <= M::FRAMES / 2 {
+            wake(&self.memory, &self.memory.counters().sender, bell);
+        }
+        Ok(unread)
+    }
+
+    fn unread(&self) -> Result<u64, Over> {
+        between::<M>(self.read, self.memory.counters().sender.frames.load(Acquire))
     }
 
     fn has_frame(&self) -> Result<bool, Over> {
         let writer = &self.memory.counters().sender;
         // Before the count: what was written before the end counts.
         let state = writer.state.load(Acquire);
-        if between::<M>(self.read, writer.slots.load(Acquire))? > 0 {
+        if self.unread()? > 0 {
             return Ok(true);
         }
         match state {
@@ -191,10 +246,16 @@ impl<M: Memory> Reader<M> {
         }
     }
 
-    /// Counts the slot as read: it is the writer's, which is woken when this end waits for the next frame.
+    /// Counts the frame as read: it is the writer's, which is woken when this end waits for a later one.
     pub(super) fn count(&mut self) {
         self.read += 1;
-        self.memory.counters().receiver.slots.store(self.read, Release);
+        self.memory.counters().receiver.frames.store(self.read, Release);
+    }
+
+    /// The same, of a frame that has a slot.
+    pub(super) fn count_with_slot(&mut self) {
+        self.slots += 1;
+        self.count();
     }
 
     /// Says that nothing more will be read.
@@ -205,11 +266,11 @@ impl<M: Memory> Reader<M> {
     }
 }
 
-/// Of the slots that `ahead` has beyond `behind` there are at most all.
+/// Of the frames that `ahead` has beyond `behind` there are at most all.
 fn between<M: Memory>(behind: u64, ahead: u64) -> Result<u64, Over> {
     ahead
         .checked_sub(behind)
-        .filter(|&slots| slots <= M::SLOTS)
+        .filter(|&frames| frames <= M::FRAMES)
         .ok_or(Over::Senseless)
 }
 
@@ -250,8 +311,8 @@ async fn wait<M: Memory>(
 impl<Long: Atomic<u64>, Short> fmt::Debug for Counters<Long, Short> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Counters")
-            .field("written", &self.sender.slots.load(Relaxed))
-            .field("read", &self.receiver.slots.load(Relaxed))
+            .field("written", &self.sender.frames.load(Relaxed))
+            .field("read", &self.receiver.frames.load(Relaxed))
             .finish_non_exhaustive()
     }
 }
@@ -262,16 +323,16 @@ impl<M: Memory> Writer<M> {
         self.memory.counters().receiver.sleeps.load(Acquire) != 0
     }
 
-    /// Says that so many slots were written.
-    pub(super) fn claim(&self, slots: u64) {
-        self.memory.counters().sender.slots.store(slots, Release);
+    /// Says that so many frames were written.
+    pub(super) fn claim(&self, frames: u64) {
+        self.memory.counters().sender.frames.store(frames, Release);
     }
 }
 
 #[cfg(test)]
 impl<M: Memory> Reader<M> {
-    /// Says that so many slots were read.
-    pub(super) fn claim(&self, slots: u64) {
-        self.memory.counters().receiver.slots.store(slots, Release);
+    /// Says that so many frames were read.
+    pub(super) fn claim(&self, frames: u64) {
+        self.memory.counters().receiver.frames.store(frames, Release);
     }
 }

@@ -1,15 +1,18 @@
 //! Payloads that are read where the sender has them.
 
+use std::iter;
+
 use rustix::fs::{SealFlags, fcntl_add_seals};
 use sardana_protocol::state::{Dtype, TensorSpec};
 use tokio::sync::{Mutex, MutexGuard};
+use tokio::task::unconstrained;
 
 use super::super::descriptors::send_with_memory;
 use super::super::in_place::Place;
 use super::*;
 use crate::gradient::{GradientBuffer, WriteMode};
 use crate::layout::Layout;
-use crate::limits::{MOST_PAGES, SEEN_PAGES};
+use crate::limits::{MOST_PAGES, SEEN_PAGES, SHARED_FRAMES, SHARED_SLOTS};
 use crate::pages::Pages;
 
 /// A process has few pages: these tests take turns.
@@ -250,6 +253,41 @@ async fn a_process_has_so_many_pages_and_then_copies() {
     assert!(comes_copied(&mut receiver, &layout, 1, 7.0).await);
     buffers.pop();
     assert!(touched(&layout).is_in_pages(), "there is room again");
+}
+
+/// Whether there is room for one more frame, which is sent in place then.
+fn is_shown(sender: &mut SharedMemorySender, buffer: &mut GradientBuffer, is_in_turn: bool) -> bool {
+    let view = buffer.complete();
+    let chunk = unconstrained(view.chunk_in_place(1)).now_or_never().unwrap().unwrap();
+    let chunk = if is_in_turn { chunk.in_turn() } else { chunk };
+    let header = header(1, chunk.bytes().len());
+    let sent = unconstrained(sender.send_in_place(&header, chunk, || ())).now_or_never();
+    sent.is_some_and(|sent| sent.unwrap())
+}
+
+#[tokio::test]
+async fn many_frames_are_under_way_but_few_of_memory_that_is_new_or_wanted_back() {
+    let (_turn, layout) = (turn().await, layout());
+    for is_in_turn in [false, true] {
+        let (mut sender, mut receiver) = link();
+        let (mut known, mut other) = (gradient(&layout, 7.0), gradient(&layout, 8.0));
+        show(&mut sender, &mut known, 1).await;
+        if is_in_turn {
+            show(&mut sender, &mut other, 1).await;
+        }
+        let unread = 1 + usize::from(is_in_turn);
+        assert!((unread..SHARED_FRAMES).all(|_| is_shown(&mut sender, &mut known, false)));
+        assert!(!is_shown(&mut sender, &mut known, false), "as many as there is room for");
+        let mut values = [7.0, if is_in_turn { 8.0 } else { 7.0 }].into_iter().chain(iter::repeat(7.0));
+        for _ in SHARED_SLOTS..=SHARED_FRAMES {
+            assert!(!is_shown(&mut sender, &mut other, is_in_turn));
+            assert!(comes(&mut receiver, &layout, 1, values.next().unwrap()).await);
+        }
+        assert!(is_shown(&mut sender, &mut other, is_in_turn));
+        for value in values.take(SHARED_SLOTS - 1).chain([8.0]) {
+            assert!(comes(&mut receiver, &layout, 1, value).await);
+        }
+    }
 }
 
 #[tokio::test]

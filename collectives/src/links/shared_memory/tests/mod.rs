@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::yield_now;
 
 use super::*;
-use crate::limits::{CHUNK_BYTES, SHARED_SLOTS};
+use crate::limits::{CHUNK_BYTES, SHARED_FRAMES, SHARED_SLOTS};
 use crate::links::frame::{FrameKind, HeaderField, PlanSlot};
 use crate::runs::Runs;
 
@@ -205,7 +205,7 @@ async fn another_frame_than_the_expected_one_is_refused_by_name() {
 #[tokio::test]
 async fn counts_that_cannot_be_are_an_error_and_nothing_is_read() {
     let (sender, mut receiver) = link();
-    sender.writer.claim(SHARED_SLOTS as u64 + 1);
+    sender.writer.claim(SHARED_FRAMES as u64 + 1);
     assert!(matches!(receive(&mut receiver, 0).await, Err(LinkError::Counts)));
     // More is read than was written.
     let (own, memory) = SharedMemory::create().unwrap();

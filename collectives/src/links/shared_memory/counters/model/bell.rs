@@ -25,8 +25,8 @@ pub(super) struct Socket {
 }
 
 /// One end's socket.
-pub(super) struct Bell<const SLOTS: usize> {
-    view: View<SLOTS>,
+pub(super) struct Bell<const FRAMES: usize, const SLOTS: usize> {
+    view: View<FRAMES, SLOTS>,
     /// Its process does not come to ringing any more.
     killed: Cell<bool>,
 }
@@ -40,8 +40,8 @@ impl Socket {
     }
 }
 
-impl<const SLOTS: usize> Bell<SLOTS> {
-    pub(super) fn new(view: View<SLOTS>) -> Self {
+impl<const FRAMES: usize, const SLOTS: usize> Bell<FRAMES, SLOTS> {
+    pub(super) fn new(view: View<FRAMES, SLOTS>) -> Self {
         let killed = Cell::new(false);
         Self { view, killed }
     }
@@ -68,7 +68,7 @@ impl<const SLOTS: usize> Bell<SLOTS> {
     }
 }
 
-impl<const SLOTS: usize> Doorbell for Bell<SLOTS> {
+impl<const FRAMES: usize, const SLOTS: usize> Doorbell for Bell<FRAMES, SLOTS> {
     fn ring(&self) {
         if !self.killed.get() && !self.view.has(Fault::Silent(self.view.end)) {
             self.other().receives(RUNG, Ordering::Relaxed);

@@ -41,15 +41,15 @@ pub(super) enum Said {
 }
 
 /// What both ends see.
-pub(super) struct Shared<const SLOTS: usize> {
+pub(super) struct Shared<const FRAMES: usize, const SLOTS: usize> {
     counters: Counters<Integer<AtomicU64>, Integer<AtomicU32>>,
     slots: [AtomicU64; SLOTS],
     pub(super) sockets: [Socket; 2],
 }
 
 /// How an end sees it.
-pub(super) struct View<const SLOTS: usize> {
-    pub(super) shared: Arc<Shared<SLOTS>>,
+pub(super) struct View<const FRAMES: usize, const SLOTS: usize> {
+    pub(super) shared: Arc<Shared<FRAMES, SLOTS>>,
     pub(super) end: End,
     fault: Option<Fault>,
 }
@@ -61,7 +61,7 @@ pub(super) struct Integer<A> {
     unacquired: bool,
 }
 
-impl<const SLOTS: usize> View<SLOTS> {
+impl<const FRAMES: usize, const SLOTS: usize> View<FRAMES, SLOTS> {
     /// Both ends' views of new memory.
     pub(super) fn pair(fault: Option<Fault>) -> (Self, Self) {
         let counters = Counters {
@@ -116,9 +116,10 @@ impl<const SLOTS: usize> View<SLOTS> {
     }
 }
 
-impl<const SLOTS: usize> Memory for View<SLOTS> {
+impl<const FRAMES: usize, const SLOTS: usize> Memory for View<FRAMES, SLOTS> {
     type Long = Integer<AtomicU64>;
     type Short = Integer<AtomicU32>;
+    const FRAMES: u64 = FRAMES as u64;
     const SLOTS: u64 = SLOTS as u64;
 
     fn counters(&self) -> &Counters<Self::Long, Self::Short> {
@@ -132,9 +133,9 @@ impl<const SLOTS: usize> Memory for View<SLOTS> {
     }
 }
 
-fn side(fault: Option<Fault>, slots: Option<Said>, state: Option<Said>) -> Side<Integer<AtomicU64>, Integer<AtomicU32>> {
+fn side(fault: Option<Fault>, frames: Option<Said>, state: Option<Said>) -> Side<Integer<AtomicU64>, Integer<AtomicU32>> {
     Side {
-        slots: Integer::new(fault, slots),
+        frames: Integer::new(fault, frames),
         state: Integer::new(fault, state),
         sleeps: Integer::new(fault, None),
     }

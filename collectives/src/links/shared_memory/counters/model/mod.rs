@@ -38,7 +38,7 @@ enum Ending {
 }
 
 /// The writer's part: frame `number` is the number after it. Where the reader ends the link it goes on until it sees that.
-fn write<const SLOTS: usize>(view: View<SLOTS>, frames: u64, ending: Ending) {
+fn write<const FRAMES: usize, const SLOTS: usize>(view: View<FRAMES, SLOTS>, frames: u64, ending: Ending) {
     let bell = Bell::new(view.again());
     let mut writer = Writer::new(view);
     let reader_ends = matches!(ending, Ending::ReaderRefuses | Ending::ReaderKilled);
@@ -47,7 +47,8 @@ fn write<const SLOTS: usize>(view: View<SLOTS>, frames: u64, ending: Ending) {
             assert!(reader_ends && over == Over::Refused, "{over:?}");
             return;
         }
-        let (view, number) = (writer.memory(), writer.next());
+        let number = writer.take_slot();
+        let view = writer.memory();
         assert_eq!(view.slot(number), EMPTY, "the slot is still the reader's");
         view.put(number, number + 1);
         if ending == Ending::WriterKilledWithin && number + 1 == frames {
@@ -68,7 +69,7 @@ fn write<const SLOTS: usize>(view: View<SLOTS>, frames: u64, ending: Ending) {
 }
 
 /// The reader's part.
-fn read<const SLOTS: usize>(view: View<SLOTS>, frames: u64, ending: Ending) {
+fn read<const FRAMES: usize, const SLOTS: usize>(view: View<FRAMES, SLOTS>, frames: u64, ending: Ending) {
     let bell = Bell::new(view.again());
     let mut reader = Reader::new(view);
     let over = loop {
@@ -82,30 +83,40 @@ fn read<const SLOTS: usize>(view: View<SLOTS>, frames: u64, ending: Ending) {
         if let Err(over) = frame(&reader, &bell) {
             break over;
         }
-        let (view, number) = (reader.memory(), reader.next());
+        let (view, number) = (reader.memory(), reader.slot());
         assert_eq!(view.slot(number), number + 1, "the frame is not the one that was written");
         view.put(number, EMPTY);
-        reader.count();
+        reader.count_with_slot();
     };
     assert_eq!(reader.next(), frames, "frames are lost");
     let finished = matches!(ending, Ending::WriterFinishes | Ending::WriterLeaves);
     assert_eq!(over, if finished { Over::Finished } else { Over::Reset });
 }
 
-fn room<const SLOTS: usize>(writer: &Writer<View<SLOTS>>, bell: &Bell<SLOTS>) -> Result<(), Over> {
+fn room<const FRAMES: usize, const SLOTS: usize>(
+    writer: &Writer<View<FRAMES, SLOTS>>,
+    bell: &Bell<FRAMES, SLOTS>,
+) -> Result<(), Over> {
     let view = writer.memory();
+    let frames = FRAMES as u64;
     let waited = if view.has(Fault::LooksOnce(End::Sender)) {
-        wait(view, view.own(), bell, once(|| writer.has_room()), Over::Refused).now_or_never()
+        let has_room = || Ok(writer.unread()? < frames);
+        wait(view, view.own(), bell, once(has_room), Over::Refused).now_or_never()
     } else {
-        writer.room(bell).now_or_never()
+        writer.room(frames, bell).now_or_never()
     };
+    waited.expect("the model's bell sleeps in place")?;
+    let waited = writer.free_slot(bell).now_or_never();
     waited.expect("the model's bell sleeps in place")
 }
 
-fn frame<const SLOTS: usize>(reader: &Reader<View<SLOTS>>, bell: &Bell<SLOTS>) -> Result<(), Over> {
+fn frame<const FRAMES: usize, const SLOTS: usize>(
+    reader: &Reader<View<FRAMES, SLOTS>>,
+    bell: &Bell<FRAMES, SLOTS>,
+) -> Result<(), Over> {
     let view = reader.memory();
     let waited = if view.has(Fault::LooksOnce(End::Receiver)) {
-        reader.wakes(bell);
+        reader.wakes(bell)?;
         wait(view, view.own(), bell, once(|| reader.has_frame()), Over::Reset).now_or_never()
     } else {
         reader.frame(bell).now_or_never()
@@ -123,14 +134,19 @@ fn once(ready: impl Fn() -> Result<bool, Over>) -> impl Fn() -> Result<bool, Ove
 }
 
 /// Tries all orders in which the threads change places at most `changes` times where they need not. Says how many there were.
-fn tried<const SLOTS: usize>(frames: u64, ending: Ending, fault: Option<Fault>, changes: usize) -> usize {
+fn tried<const FRAMES: usize, const SLOTS: usize>(
+    frames: u64,
+    ending: Ending,
+    fault: Option<Fault>,
+    changes: usize,
+) -> usize {
     let orders = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&orders);
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(changes);
     model.check(move || {
         counted.fetch_add(1, Relaxed);
-        let (sender, receiver) = View::<SLOTS>::pair(fault);
+        let (sender, receiver) = View::<FRAMES, SLOTS>::pair(fault);
         let writing = thread::spawn(move || write(sender, frames, ending));
         let reading = thread::spawn(move || read(receiver, frames, ending));
         writing.join().expect("the model has ended with the first panic");
@@ -141,16 +157,23 @@ fn tried<const SLOTS: usize>(frames: u64, ending: Ending, fault: Option<Fault>, 
 
 #[test]
 fn every_frame_comes_once_and_in_order_through_one_slot() {
-    let orders = tried::<1>(2, Ending::WriterFinishes, None, 3) + tried::<1>(3, Ending::WriterFinishes, None, 3);
+    let orders = tried::<1, 1>(2, Ending::WriterFinishes, None, 3) + tried::<1, 1>(3, Ending::WriterFinishes, None, 3);
     assert!(orders > 10_000, "{orders}");
-    tried::<1>(4, Ending::WriterFinishes, None, 2);
+    tried::<1, 1>(4, Ending::WriterFinishes, None, 2);
 }
 
 #[test]
 fn every_frame_comes_once_and_in_order_through_two_slots() {
-    let orders = tried::<2>(2, Ending::WriterFinishes, None, 3) + tried::<2>(3, Ending::WriterFinishes, None, 3);
+    let orders = tried::<2, 2>(2, Ending::WriterFinishes, None, 3) + tried::<2, 2>(3, Ending::WriterFinishes, None, 3);
     assert!(orders > 10_000, "{orders}");
-    tried::<2>(4, Ending::WriterFinishes, None, 2);
+    tried::<2, 2>(4, Ending::WriterFinishes, None, 2);
+}
+
+#[test]
+fn every_frame_comes_once_and_in_order_where_there_are_more_places_than_slots() {
+    let orders = tried::<2, 1>(2, Ending::WriterFinishes, None, 3) + tried::<2, 1>(3, Ending::WriterFinishes, None, 2);
+    assert!(orders > 1_000, "{orders}");
+    tried::<4, 1>(4, Ending::WriterFinishes, None, 2);
 }
 
 #[test]
@@ -164,7 +187,7 @@ fn an_end_that_sleeps_sees_every_way_in_which_the_other_goes() {
         Ending::ReaderKilled,
     ] {
         for frames in [0, 1, 2] {
-            let orders = tried::<1>(frames, ending, None, 3) + tried::<2>(frames, ending, None, 3);
+            let orders = tried::<1, 1>(frames, ending, None, 3) + tried::<2, 2>(frames, ending, None, 3);
             assert!(orders > 10, "{ending:?} after {frames} frames: {orders}");
         }
     }
@@ -188,7 +211,7 @@ fn the_model_finds_each_fault() {
         (Fault::Silent(End::Receiver), "deadlock"),
     ];
     for (fault, expected) in faults {
-        let found = catch_unwind(|| tried::<1>(3, Ending::WriterFinishes, Some(fault), 3)).expect_err("a fault is found");
+        let found = catch_unwind(|| tried::<1, 1>(3, Ending::WriterFinishes, Some(fault), 3)).expect_err("a fault is found");
         let found = found.downcast_ref::<String>().expect("what the model says has values in it");
         assert!(found.contains(expected), "{fault:?}: {found}");
     }
