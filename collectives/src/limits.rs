@@ -19,6 +19,10 @@ pub const LOOK_AGAIN: Duration = Duration::from_micros(100);
 /// gradients that are passed on as they are, and a few through which running sums pass a GPU. Each has a descriptor, of which a process has a thousand or so. What is made beyond lies in its own memory, and is copied for others.
 pub const MOST_PAGES: usize = 24;
 
+/// So much memory a task reserves at once, before the others of its thread go on: a system that clears what it reserves takes a twentieth of a second for it, and where a virtual machine
+/// has not had it before, and others have the processors, up to half a second.
+pub const RESERVED_AT_ONCE: usize = 64 << 20;
+
 /// Pages of the other end that a link remembers, the last that have passed. A sender goes through no more in turn, which are most where a running sum passes GPUs: a part lies
 /// in memory of its own until the next rank's GPU has read it there, with which are as many under way again. Each may be as large as a gradient, and is kept that long.
 pub const SEEN_PAGES: usize = 2 * (PASSING_AT_ONCE + 2) + 1;

@@ -21,8 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use memmap2::MmapOptions;
 use sardana_protocol::limits::MAX_GRADIENT_BYTES;
+use tokio::task::yield_now;
 
-use crate::limits::MOST_PAGES;
+use crate::limits::{MOST_PAGES, RESERVED_AT_ONCE};
 use crate::mapping::Mapping;
 
 /// Memory with a descriptor, all zeros at first.
@@ -31,7 +32,19 @@ pub struct Pages {
     mapping: Mapping,
     file: File,
     readers: Mutex<Vec<Reading>>,
+    _present: Present,
 }
+
+/// Memory for pages of which not all is reserved yet.
+struct Reserving {
+    file: File,
+    bytes: usize,
+    reserved: usize,
+    present: Present,
+}
+
+/// One of the pages that there are.
+struct Present;
 
 /// The same memory as another process sees it.
 pub(crate) struct SeenPages(Mapping);
@@ -68,7 +81,7 @@ struct Reading {
 /// limited, and a link that failed for that would fail in each generation.
 static BLIND: AtomicBool = AtomicBool::new(false);
 
-/// Pages that there are, and those that there have been.
+/// Pages that there are, or are being made, and those that there have been.
 static PRESENT: AtomicUsize = AtomicUsize::new(0);
 static MADE: AtomicU64 = AtomicU64::new(0);
 
@@ -78,21 +91,21 @@ impl Pages {
     /// # Errors
     /// When the system gives none, or the process has [as many as it may](MOST_PAGES): use memory of its own.
     pub fn create(bytes: usize) -> io::Result<Self> {
-        let one_more = |present| (present < MOST_PAGES).then_some(present + 1);
-        PRESENT
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
-            .map_err(|present| io::Error::other(format!("the process has {present} already")))?;
-        let made = reserve(bytes).and_then(|file| Ok((MmapOptions::new().len(bytes).map_raw(&file)?, file)));
-        let made = made.and_then(|(map, file)| seal(&file).map(|()| (map, file)));
-        let (map, file) = made.inspect_err(|_| {
-            PRESENT.fetch_sub(1, Ordering::Relaxed);
-        })?;
-        Ok(Self {
-            number: MADE.fetch_add(1, Ordering::Relaxed),
-            mapping: Mapping::new(map, true),
-            file,
-            readers: Mutex::default(),
-        })
+        let mut reserving = Reserving::begin(bytes)?;
+        while reserving.goes_on()? {}
+        reserving.pages()
+    }
+
+    /// The same for a task: after [some of the memory](RESERVED_AT_ONCE) the others of its thread go on. A system may clear what it reserves, and take its time for that.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub(crate) async fn create_beside_others(bytes: usize) -> io::Result<Self> {
+        let mut reserving = Reserving::begin(bytes)?;
+        while reserving.goes_on()? {
+            yield_now().await;
+        }
+        reserving.pages()
     }
 
     /// Where they begin. Who writes there sees to it that nothing [reads](Self::are_read) it then.
@@ -149,7 +162,48 @@ impl Pages {
     }
 }
 
-impl Drop for Pages {
+impl Reserving {
+    fn begin(bytes: usize) -> io::Result<Self> {
+        let present = Present::one_more()?;
+        Ok(Self {
+            file: memory(bytes)?,
+            bytes,
+            reserved: 0,
+            present,
+        })
+    }
+
+    /// Reserves some more. Whether there is more to reserve.
+    fn goes_on(&mut self) -> io::Result<bool> {
+        let more = RESERVED_AT_ONCE.min(self.bytes - self.reserved);
+        reserve(&self.file, self.reserved, more)?;
+        self.reserved += more;
+        Ok(self.reserved < self.bytes)
+    }
+
+    fn pages(self) -> io::Result<Pages> {
+        let map = MmapOptions::new().len(self.bytes).map_raw(&self.file)?;
+        seal(&self.file)?;
+        Ok(Pages {
+            number: MADE.fetch_add(1, Ordering::Relaxed),
+            mapping: Mapping::new(map, true),
+            file: self.file,
+            readers: Mutex::default(),
+            _present: self.present,
+        })
+    }
+}
+
+impl Present {
+    fn one_more() -> io::Result<Self> {
+        let one_more = |present| (present < MOST_PAGES).then_some(present + 1);
+        let counted = PRESENT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        let has = |present| io::Error::other(format!("the process has {present} already"));
+        counted.map(|_| Self).map_err(has)
+    }
+}
+
+impl Drop for Present {
     fn drop(&mut self) {
         PRESENT.fetch_sub(1, Ordering::Relaxed);
     }
@@ -287,10 +341,10 @@ impl<'a> InPlace<'a> {
     }
 }
 
-/// Memory of so many bytes with a descriptor. Reserved now: where there is no more it is an error here, and not a signal at the first touch.
+/// Memory with a descriptor, for so many bytes, of which none is reserved.
 #[cfg(all(target_os = "linux", not(miri)))]
-fn reserve(bytes: usize) -> io::Result<File> {
-    use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
+fn memory(bytes: usize) -> io::Result<File> {
+    use rustix::fs::{MemfdFlags, memfd_create};
     use rustix::process::{Resource, getrlimit};
     // A file beyond this limit is not refused: the process is ended.
     if getrlimit(Resource::Fsize).current.is_some_and(|most| most < bytes as u64) {
@@ -300,9 +354,14 @@ fn reserve(bytes: usize) -> io::Result<File> {
     if getrlimit(Resource::As).current.is_some() {
         return Err(io::ErrorKind::OutOfMemory.into());
     }
-    let memory = memfd_create("sardana-gradient", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    fallocate(&memory, FallocateFlags::empty(), 0, bytes as u64)?;
-    Ok(memory.into())
+    Ok(memfd_create("sardana-gradient", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?.into())
+}
+
+/// Makes it longer by so many bytes from `at` on. Reserved now: where there are no more it is an error here, and not a signal at the first touch.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn reserve(memory: &File, at: usize, bytes: usize) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    Ok(fallocate(memory, FallocateFlags::empty(), at as u64, bytes as u64)?)
 }
 
 /// From now on no process can change its length, nor map it to write there.
@@ -336,7 +395,12 @@ const fn kept_in_place() -> rustix::fs::SealFlags {
 }
 
 #[cfg(any(not(target_os = "linux"), miri))]
-fn reserve(_: usize) -> io::Result<File> {
+fn memory(_: usize) -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(any(not(target_os = "linux"), miri))]
+fn reserve(_: &File, _: usize, _: usize) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

@@ -99,7 +99,6 @@ impl GradientBuffer {
     /// # Panics
     /// When there are not so many, or some of them lie [elsewhere](Self::lower).
     pub(super) fn runs(&self, range: Range<usize>) -> impl Iterator<Item = (&[u8], Option<&Mapping>)> {
-        let here = self.memory.all().expect("a gradient is brought here before it is read");
         let mut left = range;
         iter::from_fn(move || {
             let first = self.borrowed_chunk(left.start);
@@ -119,7 +118,10 @@ impl GradientBuffer {
                     let bytes = chunk.and_what_follows(run.start % CHUNK_BYTES, run.len());
                     (bytes, Some(chunk.mapping()))
                 }
-                None => (&here[run], self.memory.mapping()),
+                None => {
+                    let here = self.memory.all().expect("a gradient is brought here before it is read");
+                    (&here[run], self.memory.mapping())
+                }
             })
         })
     }
@@ -204,13 +206,13 @@ impl GradientBuffer {
         self.memory.resident(layout)
     }
 
-    /// Whether it was made to lie in [pages](Self::in_pages).
+    /// Whether it was made to lie in [pages](Self::in_pages), whatever became of that.
     #[must_use]
-    pub fn is_shown(&self) -> bool {
-        self.memory.is_shown()
+    pub fn is_made_for_pages(&self) -> bool {
+        self.memory.is_made_for_pages()
     }
 
-    /// Whether it lies in pages that other processes of this host can read: if it was [made](Self::is_shown) for that, and there were such pages when it was first touched.
+    /// Whether it lies in pages that other processes of this host can read, or will, unless there are no such pages when it is first touched.
     #[must_use]
     pub fn is_in_pages(&self) -> bool {
         self.memory.is_in_pages()
@@ -222,10 +224,14 @@ impl GradientBuffer {
         self.memory.is_touched()
     }
 
-    /// What it holds in the host is nothing any more: all of it will be stored anew. If another process may still read it, it is left to that one, and not copied for what comes.
-    pub fn discard(&mut self) {
-        self.give_back();
-        self.memory.discard();
+    /// Takes memory for it, if it was not touched yet and is to lie in pages: before a task writes there, as it lets the others of its thread go on while the system takes its time.
+    pub(crate) async fn take_memory(&self) {
+        self.memory.take_memory().await;
+    }
+
+    /// Whether another process may still read what it was shown of it: what is written then goes to other memory. Not of a buffer of which there is a view.
+    pub fn is_read_elsewhere(&mut self) -> bool {
+        self.memory.is_read_elsewhere()
     }
 
     /// Whether there is no view of it, so that it may be written.

@@ -19,7 +19,7 @@ use super::shown::{Shown, parts};
 use crate::layout::Layout;
 use crate::limits::CHUNK_BYTES;
 use crate::mapping::Mapping;
-use crate::pages::InPlace;
+use crate::pages::{InPlace, Pages};
 
 /// Bytes in chunks of [`CHUNK_BYTES`].
 #[derive(Debug)]
@@ -139,11 +139,11 @@ impl Owner {
     }
 
     /// Whether it was made for other processes of this host to read it.
-    pub(super) fn is_shown(&self) -> bool {
-        self.0.room.is_shown()
+    pub(super) fn is_made_for_pages(&self) -> bool {
+        self.0.room.is_made_for_pages()
     }
 
-    /// Whether other processes of this host can read it.
+    /// Whether they can, or will where there is no memory for it yet.
     pub(super) fn is_in_pages(&self) -> bool {
         self.0.room.is_in_pages()
     }
@@ -153,11 +153,18 @@ impl Owner {
         self.0.room.is_touched()
     }
 
-    /// What is there is nothing any more. Where another process may still read it, and nothing here does, it is left to that one.
-    pub(super) fn discard(&mut self) {
-        if let Some(memory) = Arc::get_mut(&mut self.0) {
-            memory.room.renew();
+    /// Takes memory for it, if there is none and it is to lie where other processes can read it: some at a time, and the others of this thread go on in between.
+    pub(super) async fn take_memory(&self) {
+        if self.0.room.awaits_pages()
+            && let Ok(pages) = Pages::create_beside_others(self.bytes()).await
+        {
+            self.0.room.put(pages);
         }
+    }
+
+    /// Whether another process may read what it was shown of it, and nothing here has it.
+    pub(super) fn is_read_elsewhere(&mut self) -> bool {
+        Arc::get_mut(&mut self.0).is_some_and(|memory| memory.room.is_read_elsewhere())
     }
 
     /// Whether it is not shared.

@@ -79,13 +79,32 @@ impl Room {
         self.place.get().is_some()
     }
 
-    /// Whether there is, and others can see it.
+    /// Whether others can see it, or will if there are such pages when it is touched.
     pub(super) fn is_in_pages(&self) -> bool {
-        matches!(self.place.get(), Some(Place::Pages(_)))
+        self.place.get().map_or(self.shown, |place| matches!(place, Place::Pages(_)))
+    }
+
+    /// Whether it is to lie in pages, and was not touched yet.
+    pub(super) fn awaits_pages(&self) -> bool {
+        self.shown && !self.is_touched()
+    }
+
+    /// It lies in these pages, which are as long, unless it was touched in the meantime.
+    pub(super) fn put(&self, pages: Pages) {
+        assert_eq!(pages.bytes(), self.bytes, "pages are as long as the room");
+        drop(self.place.set(Place::Pages(Arc::new(pages))));
+    }
+
+    /// Whether others may read what was shown of it.
+    pub(super) fn is_read_elsewhere(&mut self) -> bool {
+        match self.place.get_mut() {
+            Some(Place::Pages(pages)) => pages.are_read(),
+            Some(Place::Vector { .. } | Place::Own(_)) | None => false,
+        }
     }
 
     /// Whether it was made for pages that others can see.
-    pub(super) const fn is_shown(&self) -> bool {
+    pub(super) const fn is_made_for_pages(&self) -> bool {
         self.shown
     }
 
@@ -117,10 +136,7 @@ impl Room {
 
     /// The place, if others may read there: then this room has none any more.
     fn leave_to_readers(&mut self) -> Option<Place> {
-        let Some(Place::Pages(pages)) = self.place.get_mut() else {
-            return None;
-        };
-        if pages.are_read() { self.place.take() } else { None }
+        if self.is_read_elsewhere() { self.place.take() } else { None }
     }
 
     /// As [`Self::renew`], and the bytes are what they were.

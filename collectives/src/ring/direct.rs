@@ -129,6 +129,10 @@ impl DirectExecutor {
         let (turns, sum, trailer) = (*turns, &*sum, &*trailer);
         let Contribution { into, pieces } = contribution;
         trailer.expect();
+        let borrows = here.is_none() && into.may_borrow() && sum_from.values().all(Incoming::lends);
+        if !borrows {
+            into.take_memory().await;
+        }
         let room = Room(Mutex::new(Filling::new(passage.layout(), into, sum)));
         let complete = async {
             let bringing = bring_all(passage, turns, to, brings, &pieces);

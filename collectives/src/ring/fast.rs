@@ -121,6 +121,7 @@ impl FastExecutor {
         into: GradientBuffer,
         pieces: &[Piece],
     ) -> Result<GradientBuffer, RingError> {
+        into.take_memory().await;
         let shared = Shared {
             half: self.half,
             sum: Mutex::new(into),

@@ -106,6 +106,10 @@ impl OrderedExecutor {
             into.let_borrow(false);
         }
         closed.expect();
+        let borrows = matches!(end, End::Receive { from } if from.lends()) && into.may_borrow();
+        if !borrows {
+            into.take_memory().await;
+        }
         let mut filling = Filling::new(passage.layout(), into, sum);
         let complete = async {
             let passing = pass_all(passage, visits, &pieces);

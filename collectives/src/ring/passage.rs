@@ -234,8 +234,8 @@ impl Outgoing {
         })
     }
 
-    /// Whether the rank at the other end reads what it is shown before it takes much more, so that memory that is shown is soon free again. (What goes over a
-    /// network is held until it has come, which may be many chunks later.)
+    /// Whether the rank at the other end reads what it is shown [in turn](InPlace::in_turn) before it takes much more of that, so that such memory is soon free again. (What
+    /// goes over a network is held until it has come, which may be many chunks later.)
     pub(super) const fn is_read_in_place(&self) -> bool {
         match self.link.kind() {
             LinkKind::SharedMemory => true,
@@ -340,6 +340,14 @@ impl Incoming {
     pub(super) async fn receive(&mut self, passage: Passage<'_>, chunk: Chunk) -> Result<Payload<'_>, RingError> {
         let header = passage.header(self.way, chunk);
         self.link.receive(&header).await.map_err(passage.broke(self.way))
+    }
+
+    /// Whether finished chunks stay where the other rank has them, as far as that goes.
+    pub(super) const fn lends(&self) -> bool {
+        match self.link.kind() {
+            LinkKind::SharedMemory => true,
+            LinkKind::Quic | LinkKind::InProcess => false,
+        }
     }
 
     /// Receives a chunk, which may be borrowed if the other rank lends it.

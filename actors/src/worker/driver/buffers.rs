@@ -58,11 +58,15 @@ impl Buffers {
             Some((
                 buffer.has_memory_elsewhere(),
                 was == Use::Gradient,
-                buffer.is_shown() == shown,
+                buffer.is_in_pages() == shown,
             ))
         };
         let mut buffer = self.take(fit).unwrap_or_else(|| self.made(shown));
-        buffer.discard();
+        if buffer.is_read_elsewhere() {
+            // What another process was shown is left to it, and not copied for a gradient that is stored anew.
+            let made = self.made(shown);
+            self.gone.push(std::mem::replace(&mut buffer, made));
+        }
         buffer
     }
 
@@ -72,7 +76,7 @@ impl Buffers {
         let is_left = self.free.len() > self.pieces;
         let fit = |was, buffer: &GradientBuffer| {
             let may = is_left || !buffer.has_memory_elsewhere();
-            may.then(|| (was == Use::Sum, buffer.is_shown()))
+            may.then(|| (was == Use::Sum, buffer.is_in_pages()))
         };
         let mut buffer = self.take(fit).unwrap_or_else(|| self.made(self.is_large));
         buffer.let_borrow(!kept);
@@ -98,6 +102,11 @@ impl Buffers {
     /// Those that are of no use any more, to be dropped: the system takes its time for that, too.
     pub(super) fn gone(&mut self) -> Vec<GradientBuffer> {
         std::mem::take(&mut self.gone)
+    }
+
+    /// A sum that nothing was written to.
+    pub(super) fn give_back(&mut self, buffer: GradientBuffer) {
+        self.free.push((Use::Sum, buffer));
     }
 
     /// The buffer of a piece that lacks shards, for the next of them.
@@ -149,7 +158,7 @@ impl Buffers {
 
     /// Whether it came with a sum from elsewhere, and others could not read what is written there.
     fn is_stray(&self, buffer: &GradientBuffer) -> bool {
-        self.is_large && !buffer.is_shown() && !buffer.has_memory_elsewhere()
+        self.is_large && !buffer.is_made_for_pages() && !buffer.has_memory_elsewhere()
     }
 
     /// A step of these pieces begins, if there are any: of all others it lets go.
@@ -199,18 +208,18 @@ mod tests {
             .map(|(start, end)| ShardRange::new(start, end))
             .to_vec();
         let mut large = buffers(CHUNK_BYTES / 4, &pieces);
-        assert!(large.for_sum(false).is_shown());
+        assert!(large.for_sum(false).is_in_pages());
         let gradients: Vec<_> = pieces.iter().map(|&piece| large.for_gradient(piece)).collect();
-        let seen: Vec<_> = gradients.iter().map(GradientBuffer::is_shown).collect();
+        let seen: Vec<_> = gradients.iter().map(GradientBuffer::is_in_pages).collect();
         assert_eq!(seen, [true, false, false], "of several the running sum alone");
         // Each kind is used again as what it is.
         large.free.extend(gradients.into_iter().map(|buffer| (Use::Gradient, buffer)));
-        assert!(!large.for_gradient(pieces[1]).is_shown() && large.for_sum(false).is_shown());
+        assert!(!large.for_gradient(pieces[1]).is_in_pages() && large.for_sum(false).is_in_pages());
         assert!(
-            buffers(CHUNK_BYTES / 4, &pieces[1..]).for_gradient(pieces[2]).is_shown(),
+            buffers(CHUNK_BYTES / 4, &pieces[1..]).for_gradient(pieces[2]).is_in_pages(),
             "one of two"
         );
-        assert!(!buffers(9, &pieces).for_sum(false).is_shown(), "it is small");
+        assert!(!buffers(9, &pieces).for_sum(false).is_in_pages(), "it is small");
     }
 
     #[test]

@@ -162,9 +162,12 @@ impl Inner {
         self.handle_with(event, &mut None);
     }
 
-    pub(super) fn arrived(&mut self, arrival: Arrival) {
+    /// Gives back what came if the machine does not want it.
+    pub(super) fn arrived(&mut self, arrival: Arrival) -> Option<Payload> {
         let (event, payload) = arrival.into_parts();
-        self.handle_with(event, &mut Some(payload));
+        let mut payload = Some(payload);
+        self.handle_with(event, &mut payload);
+        payload
     }
 
     fn handle_with(&mut self, event: Event, payload: &mut Option<Payload>) {
@@ -200,7 +203,9 @@ impl Inner {
             }
             Command::Begin { step } => {
                 let into = self.buffers.for_sum(self.keeping.serves());
-                self.tell_ring(RingInput::Begin { step, into });
+                if let Some(RingInput::Begin { into, .. }) = self.tell_ring(RingInput::Begin { step, into }) {
+                    self.buffers.give_back(into);
+                }
             }
             Command::Offer { piece } => self.offer(piece),
             Command::Retain { pieces } => self.buffers.retain_for_step(&pieces),
@@ -217,7 +222,7 @@ impl Inner {
                 let accepted = self.accepted.accept_aside(trailer);
                 self.require(accepted);
             }
-            Command::CloseWith { trailer } => self.tell_ring(RingInput::CloseWith(trailer)),
+            Command::CloseWith { trailer } => drop(self.tell_ring(RingInput::CloseWith(trailer))),
             Command::Prepare(form) => {
                 let (sender, inbox) = mpsc::unbounded_channel();
                 self.prepared = Some(sender);
@@ -262,11 +267,11 @@ impl Inner {
 
     fn offer(&mut self, piece: ShardRange) {
         if let Some(gradient) = self.buffers.whole(piece) {
-            self.tell_ring(RingInput::Piece {
+            drop(self.tell_ring(RingInput::Piece {
                 step: self.member.step(),
                 shards: piece,
                 gradient,
-            });
+            }));
         }
     }
 
@@ -307,10 +312,11 @@ impl Inner {
         let _ = self.commands.send(command);
     }
 
-    pub(super) fn tell_ring(&self, input: RingInput) {
-        if let Some(ring) = &self.ring {
-            // A ring that has ended says so by itself.
-            let _ = ring.send(input);
+    /// Tells the ring, or gives back what there is none for: one that has ended says so by itself.
+    pub(super) fn tell_ring(&self, input: RingInput) -> Option<RingInput> {
+        match &self.ring {
+            Some(ring) => ring.send(input).err().map(|unheard| unheard.0),
+            None => Some(input),
         }
     }
 

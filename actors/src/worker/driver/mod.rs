@@ -213,9 +213,11 @@ impl StepDriver {
     /// Hands in what has come.
     pub fn arrived(&self, arrival: Arrival) {
         let mut inner = self.lock();
-        inner.arrived(arrival);
+        let unwanted = inner.arrived(arrival);
         drop(inner);
         self.changed.notify_all();
+        // It may be as large as the model.
+        drop(unwanted);
     }
 
     /// Says this to the coordinator, after all that was said before.

@@ -82,11 +82,11 @@ impl Inner {
         };
         if offered {
             let gradient = self.buffers.awaited(&mut buffer);
-            self.tell_ring(RingInput::Piece {
+            drop(self.tell_ring(RingInput::Piece {
                 step,
                 shards: piece,
                 gradient,
-            });
+            }));
         }
         self.meter.begins(Instant::now());
         Some(Task::Gradient {

@@ -278,8 +278,12 @@ fn who_only_follows_does_not_pile_up_buffers() {
         };
         let (_, old) = driver.lock().keeping.renew(sum, closed);
         driver.lock().buffers.recycle(old);
+        let (inner, task) = driver.task(driver.lock());
+        assert!(task.is_none());
+        drop(inner);
     }
     assert!(driver.lock().buffers.free.len() <= 2);
+    assert!(driver.lock().buffers.gone().is_empty(), "what is not kept is dropped");
 }
 
 #[tokio::test]

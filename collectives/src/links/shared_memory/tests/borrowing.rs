@@ -4,7 +4,7 @@ use super::in_place::{gradient, layout, turn, write};
 use super::*;
 use crate::borrowed::Borrowed;
 use crate::coming::Coming;
-use crate::gradient::{Filling, GradientBuffer};
+use crate::gradient::{Filling, GradientBuffer, Sum};
 use crate::layout::Layout;
 
 /// Sends chunk `index` of a finished sum in place.
@@ -159,6 +159,23 @@ async fn nothing_is_borrowed_at_a_place_that_cannot_be() {
         lend(&mut sender, &mut sum, 1).await;
         drop(borrow(&mut receiver, &layout, 1).await);
     }
+}
+
+#[tokio::test]
+async fn a_sum_of_which_all_is_borrowed_is_read_and_takes_no_memory() {
+    let (_turn, layout) = (turn().await, layout());
+    let (mut sender, mut receiver) = link();
+    let mut sum = gradient(&layout, 1.0);
+    let coming = Coming::default();
+    let mut filling = Filling::new(&layout, GradientBuffer::in_pages(&layout), &coming);
+    for index in layout.travel() {
+        lend(&mut sender, &mut sum, index).await;
+        filling.borrow(index, borrow(&mut receiver, &layout, index).await);
+    }
+    let borrowed = Sum::from_buffer(Step::ZERO, filling.finish());
+    assert_eq!(borrowed.samples(&layout), 1);
+    assert!(borrowed.runs(0..layout.tensors_end()).all(|run| holds(run, 1.0)));
+    assert!(!borrowed.into_buffer().is_touched());
 }
 
 /// In which pages it lies.

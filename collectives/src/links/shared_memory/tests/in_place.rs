@@ -104,7 +104,9 @@ async fn what_the_other_end_has_not_read_is_not_written_again() {
     let mut buffer = gradient(&layout, 1.0);
     show(&mut sender, &mut buffer, 1).await;
     let shown = buffer.bytes().as_ptr();
+    assert!(buffer.is_read_elsewhere());
     write(&layout, &mut buffer, 2.0);
+    assert!(!buffer.is_read_elsewhere(), "it lies elsewhere now");
     assert_ne!(buffer.bytes().as_ptr(), shown, "the other end has that");
     show(&mut sender, &mut buffer, 1).await;
     // Not even an end that is given up lets go of what the other may be reading.
