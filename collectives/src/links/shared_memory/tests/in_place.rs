@@ -12,8 +12,8 @@ use super::super::in_place::Place;
 use super::*;
 use crate::gradient::{GradientBuffer, WriteMode};
 use crate::layout::Layout;
-use crate::limits::{MOST_PAGES, SEEN_PAGES, SHARED_FRAMES, SHARED_SLOTS};
-use crate::pages::Pages;
+use crate::limits::{MOST_PAGES, RESERVED_AT_ONCE, SEEN_PAGES, SHARED_FRAMES, SHARED_SLOTS};
+use crate::pages::{Pages, SeenPages};
 
 /// A process has few pages: these tests take turns.
 static TURN: Mutex<()> = Mutex::const_new(());
@@ -290,6 +290,20 @@ async fn many_frames_are_under_way_but_few_of_memory_that_is_new_or_wanted_back(
             assert!(comes(&mut receiver, &layout, 1, value).await);
         }
     }
+}
+
+#[tokio::test]
+async fn a_task_that_makes_pages_lets_others_go_on_and_may_be_given_up() {
+    let (_turn, bytes) = (turn().await, RESERVED_AT_ONCE + 1);
+    for _ in 0..=MOST_PAGES {
+        assert!(
+            Pages::create_beside_others(bytes).now_or_never().is_none(),
+            "it has reserved a part"
+        );
+    }
+    let pages = Pages::create_beside_others(bytes).await.unwrap();
+    assert_eq!(pages.bytes(), bytes);
+    SeenPages::open(pages.file()).expect("all of it is reserved");
 }
 
 #[tokio::test]
