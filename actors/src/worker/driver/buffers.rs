@@ -1,5 +1,5 @@
 //! The buffers of gradients that lie on a step driver. They are used again, since each may be as large as the model. Nothing here touches their memory, which may take
-//! seconds, nor gives it back.
+//! seconds, and those that are not used again are handed out to be dropped. (One that a ring still reads is the ring's to drop.)
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
