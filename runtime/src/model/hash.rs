@@ -7,9 +7,9 @@ use sardana_protocol::limits::PIECE_BYTES;
 use sardana_protocol::state::{Dtype, ShareHasher, StateHash, StateHasher, StatePieces, TensorSpec};
 use sardana_protocol::words::Step;
 
-use super::state::{Names, StateError, Take, could_not_show, shared_checked, visit_checked};
+use super::Trainable;
+use super::state::{Names, StateError, Take, could_not_show, visit_checked};
 use super::threads::hashes;
-use super::{SharedState, Trainable};
 
 /// A tensor of a state, as it is hashed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,27 +26,6 @@ pub struct HashedTensor {
 /// When the model cannot show or hash its state, or shows something that is none.
 pub fn state_hash(model: &dyn Trainable, step: Step) -> Result<StateHash, StateError> {
     Ok(hash_of(&hashed_tensors(model, |_| ())?, step))
-}
-
-/// The same of what the model shows, whatever hashes it gives itself.
-pub(super) fn shown_hash(model: &dyn Trainable, step: Step) -> Result<StateHash, StateError> {
-    Ok(hash_of(&hash_shown(&|take| visit_checked(model, take), |_| ())?, step))
-}
-
-/// The same of what a model has shared.
-pub(super) fn shared_hash(shared: &dyn SharedState, step: Step) -> Result<StateHash, StateError> {
-    Ok(hash_of(&hash_shown(&|take| shared_checked(shared, take), |_| ())?, step))
-}
-
-/// The same of a state that was saved, and has these tensors.
-pub(super) fn saved_hash(specs: &[TensorSpec], saved: &[u8], step: Step) -> StateHash {
-    let (mut hasher, mut rest) = (StateHasher::new(step), saved);
-    for spec in specs {
-        let (bytes, after) = rest.split_at(spec.bytes().unwrap_or_default().min(rest.len()));
-        hasher.pieces(spec, bytes.len(), &hashes(bytes));
-        rest = after;
-    }
-    hasher.finish()
 }
 
 /// The tensors of the model's state, which hashes them itself or else shows them. `hashed` is told how many bytes more are hashed.

@@ -13,6 +13,7 @@
 
 mod difference;
 pub mod hash;
+mod kept;
 pub mod probe;
 mod same;
 pub mod saved;

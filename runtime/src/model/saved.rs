@@ -59,17 +59,21 @@ pub(crate) fn describe_specs(specs: &[TensorSpec]) -> Result<Bytes, StateError> 
 /// # Errors
 /// When the model cannot show its state, or shows something that is none.
 pub fn save(model: &dyn Trainable) -> Result<BytesMut, StateError> {
-    save_as(model, &state_specs(model)?)
+    save_by(model, &state_specs(model)?, threads::copy)
 }
 
-/// The same of a state whose tensors are known.
-pub(super) fn save_as(model: &dyn Trainable, specs: &[TensorSpec]) -> Result<BytesMut, StateError> {
+/// The same of a state whose tensors are known. `copy` copies each to its place.
+pub(super) fn save_by(
+    model: &dyn Trainable,
+    specs: &[TensorSpec],
+    mut copy: impl FnMut(&[u8], &mut [u8]),
+) -> Result<BytesMut, StateError> {
     let expected = specs.iter().map(length).sum();
     let (mut saved, mut found) = (room::zeros(expected), 0);
     let (mut specs, mut other) = (specs.iter(), Ok(()));
     visit_checked(model, &mut |spec, bytes| {
         match (specs.next(), saved.get_mut(found..found + bytes.len())) {
-            (Some(expected), Some(room)) if expected == spec => threads::copy(bytes, room),
+            (Some(expected), Some(room)) if expected == spec => copy(bytes, room),
             (Some(expected), _) if other.is_ok() => other = Err(other_tensor("`visit`", expected, Some(spec))),
             (Some(_) | None, _) => {}
         }

@@ -15,10 +15,9 @@ use sardana_protocol::state::{StateHash, TensorSpec};
 use sardana_protocol::words::Step;
 
 use super::difference::Difference;
-use super::hash::{hash_of, saved_hash, shared_hash, shown_hash, state_hash, state_specs, told_tensors};
-use super::same::is_shown;
-use super::saved::{restore_as, save_as};
-use super::state::{StateError, Take, visit_checked, wanted_checked};
+use super::hash::{hash_of, state_specs, told_tensors};
+use super::kept::Kept;
+use super::state::{StateError, wanted_checked};
 use super::threads::are_equal;
 use super::wanted::see_wanted;
 use super::{SharedState, Trainable};
@@ -37,8 +36,8 @@ pub struct Probe {
 }
 
 /// Takes one gradient and one update of the model's state 0, checks the promises of [`Trainable`], and leaves the model in
-/// state 0. It costs three gradients of one shard, or four on a device that is not a processor, two updates, a copy of the state, two looks at it, and three hashes: of state 0, and twice of state 1.
-/// A state that the model [hashes](Trainable::piece_hashes) where it lies is brought here four times.
+/// state 0. It costs three gradients of one shard, or four on a device that is not a processor, two updates, a copy of the state, two looks at it, and three hashes: of state 0 as it is
+/// copied, and twice of state 1, of which only those pieces are hashed that are not as they were in state 0. A state that the model [hashes](Trainable::piece_hashes) where it lies is brought here four times.
 ///
 /// # Errors
 /// When the model fails or breaks a promise; it may then be in any state: drop it.
@@ -80,7 +79,7 @@ pub(crate) fn probe_closely(model: &mut dyn Trainable, sampler: &Sampler) -> Res
         Some(is_told) => is_told,
     };
     if !is_state_zero {
-        let (expected, found) = (start.hash, state_hash(model, Step::ZERO)?);
+        let (expected, found) = (start.hash, start.kept.hash_state(model, Step::ZERO)?);
         return Err(ProbeError::GradientMovesState { expected, found });
     }
     // What outlives an update is looked at after one.
@@ -94,10 +93,10 @@ pub(crate) fn probe_closely(model: &mut dyn Trainable, sampler: &Sampler) -> Res
 
     // Of state 1 once what is shared is hashed, and once what is shown.
     let after = match model.share() {
-        Some(shared) => shared_hash(shared.as_ref(), Step::ZERO.next())?,
-        None => shown_hash(model, Step::ZERO.next())?,
+        Some(shared) => start.kept.hash_shared(shared.as_ref(), Step::ZERO.next())?,
+        None => start.kept.hash_shown(model, Step::ZERO.next())?,
     };
-    start.load(model)?;
+    start.kept.load(model)?;
     let restored = sum(model, &layout, &shard, second.into_buffer())?;
     // Where something is different that may be because of what `load` forgets. Otherwise it is enough to look at the end.
     if let Some(difference) = Difference::between(&layout, &model.auxiliary(), &first, &restored)? {
@@ -105,47 +104,27 @@ pub(crate) fn probe_closely(model: &mut dyn Trainable, sampler: &Sampler) -> Res
         return Err(ProbeError::GradientHasHiddenState(difference.place));
     }
     apply(model, &layout, &first)?;
-    let again = state_hash(model, Step::ZERO.next())?;
+    let again = start.kept.hash_state(model, Step::ZERO.next())?;
     if after != again {
-        let why = other_after(model, after, again)?;
+        let why = start.other_after(model, after, again)?;
         start.bring_back(model)?;
         return Err(why);
     }
     start.bring_back(model)?;
     start.is_shown_again(model)?;
     let state_zero = start.hash;
-    let Start { specs, saved, .. } = start;
+    let Kept { specs, bytes, .. } = start.kept;
     Ok(Probed {
         probe: Probe { state_zero, after },
         specs,
-        reserve: saved,
-    })
-}
-
-/// Why the same update gave `after` at first, as the model shares it, and then `again`, as it hashes or shows it.
-fn other_after(model: &dyn Trainable, after: StateHash, again: StateHash) -> Result<ProbeError, ProbeError> {
-    let expected = shown_hash(model, Step::ZERO.next())?;
-    if expected != again {
-        return Ok(ProbeError::HashesAnother { expected, found: again });
-    }
-    if let Some(shared) = model.share() {
-        let found = shared_hash(shared.as_ref(), Step::ZERO.next())?;
-        if found != again {
-            let expected = again;
-            return Ok(ProbeError::SharesAnother { expected, found });
-        }
-    }
-    Ok(ProbeError::ApplyHasHiddenState {
-        expected: after,
-        found: again,
+        reserve: bytes,
     })
 }
 
 /// The state that a probe starts from and ends in.
 struct Start {
     hash: StateHash,
-    specs: Vec<TensorSpec>,
-    saved: BytesMut,
+    kept: Kept,
 }
 
 impl Start {
@@ -156,11 +135,11 @@ impl Start {
             Some(tensors) => tensors.into_iter().map(|tensor| tensor.spec).collect(),
             None => state_specs(model)?,
         };
-        let saved = save_as(model, &specs)?;
-        let hash = saved_hash(&specs, &saved, Step::ZERO);
+        let kept = Kept::of(model, specs)?;
+        let hash = kept.hash(Step::ZERO);
         match found {
             Some(found) if found != hash => Err(ProbeError::HashesAnother { expected: hash, found }),
-            Some(_) | None => Ok(Self { hash, specs, saved }),
+            Some(_) | None => Ok(Self { hash, kept }),
         }
     }
 
@@ -168,7 +147,7 @@ impl Start {
     fn is_state_of(&self, model: &dyn Trainable) -> Result<bool, StateError> {
         match self.is_told_by(model)? {
             Some(is_told) => Ok(is_told),
-            None => self.is_shown_by(&|take| visit_checked(model, take)),
+            None => self.kept.is_shown_by(model),
         }
     }
 
@@ -178,24 +157,19 @@ impl Start {
         Ok(told.map(|tensors| hash_of(&tensors, Step::ZERO) == self.hash))
     }
 
-    /// Whether this, with the same tensors, is what is shown.
-    fn is_shown_by(&self, show: &dyn Fn(Take<'_>) -> Result<(), StateError>) -> Result<bool, StateError> {
-        is_shown(show, &self.specs, &self.saved, |_| ())
-    }
-
     /// Whether this, with the same tensors, is what is shared: one half of them and the other, as holders of shares see it.
     fn is_shared_by(&self, shared: &dyn SharedState) -> Result<bool, StateError> {
-        let mut same = true;
+        let (mut same, Kept { specs, bytes: saved, .. }) = (true, &self.kept);
         for half in 0..2 {
-            let mut specs = self.specs.iter().enumerate();
+            let mut specs = specs.iter().enumerate();
             let is_half = |spec: &TensorSpec, _: &Range<usize>| {
                 specs.next().is_some_and(|(number, own)| own == spec && number % 2 == half)
             };
             let compare = |place: Range<usize>, bytes: &[u8]| {
-                same = same && self.saved.get(place).is_some_and(|expected| are_equal(expected, bytes));
+                same = same && saved.get(place).is_some_and(|expected| are_equal(expected, bytes));
             };
             let bytes = see_wanted(&|wanted, take| wanted_checked(shared, wanted, take), is_half, compare)?;
-            same = same && bytes == self.saved.len() && specs.next().is_none();
+            same = same && bytes == saved.len() && specs.next().is_none();
         }
         Ok(same)
     }
@@ -211,39 +185,54 @@ impl Start {
         if self.is_shared_by(&*shared)? {
             return Ok(());
         }
-        let (expected, found) = (self.hash, shared_hash(&*shared, Step::ZERO)?);
+        let (expected, found) = (self.hash, self.kept.hash_shared(&*shared, Step::ZERO)?);
         drop(shared);
         // Was it another one, or did the gradient move the state?
-        self.load(model)?;
+        self.kept.load(model)?;
         sum(model, layout, shard, GradientBuffer::zeros(layout))?;
         if self.is_state_of(model)? {
             return Err(ProbeError::SharesAnother { expected, found });
         }
-        let found = state_hash(model, Step::ZERO)?;
+        let found = self.kept.hash_state(model, Step::ZERO)?;
         Err(ProbeError::GradientMovesState { expected, found })
-    }
-
-    fn load(&self, model: &mut dyn Trainable) -> Result<(), StateError> {
-        restore_as(model, &self.specs, &self.saved, |_| ())
     }
 
     /// Loads it, and looks whether it is there.
     fn bring_back(&self, model: &mut dyn Trainable) -> Result<(), ProbeError> {
-        self.load(model)?;
+        self.kept.load(model)?;
         if self.is_state_of(model)? {
             return Ok(());
         }
-        let (expected, found) = (self.hash, state_hash(model, Step::ZERO)?);
+        let (expected, found) = (self.hash, self.kept.hash_state(model, Step::ZERO)?);
         Err(ProbeError::LoadForgets { expected, found })
     }
 
     /// What was brought back is what is shown as well, if it was compared by hashes alone.
     fn is_shown_again(&self, model: &dyn Trainable) -> Result<(), ProbeError> {
-        if told_tensors(model)?.is_none() || self.is_shown_by(&|take| visit_checked(model, take))? {
+        if told_tensors(model)?.is_none() || self.kept.is_shown_by(model)? {
             return Ok(());
         }
-        let (expected, found) = (self.hash, shown_hash(model, Step::ZERO)?);
+        let (expected, found) = (self.hash, self.kept.hash_shown(model, Step::ZERO)?);
         Err(ProbeError::LoadForgets { expected, found })
+    }
+
+    /// Why the same update gave `after` at first, as the model shares it, and then `again`, as it hashes or shows it.
+    fn other_after(&self, model: &dyn Trainable, after: StateHash, again: StateHash) -> Result<ProbeError, ProbeError> {
+        let expected = self.kept.hash_shown(model, Step::ZERO.next())?;
+        if expected != again {
+            return Ok(ProbeError::HashesAnother { expected, found: again });
+        }
+        if let Some(shared) = model.share() {
+            let found = self.kept.hash_shared(shared.as_ref(), Step::ZERO.next())?;
+            if found != again {
+                let expected = again;
+                return Ok(ProbeError::SharesAnother { expected, found });
+            }
+        }
+        Ok(ProbeError::ApplyHasHiddenState {
+            expected: after,
+            found: again,
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! A probe of models that keep the promises, and of those that break one each.
 
+use super::super::hash::state_hash;
 use super::super::toys::{Fault, Line, OnDevice, line_spec};
 use super::*;
 
