@@ -52,9 +52,10 @@ impl Report {
         // A String takes what it is given.
         let _ = writeln!(
             text,
-            "limits    copy into fresh memory {}, TCP {}, a file read by {} at once {}",
+            "limits    copy into fresh memory {}, TCP {}, into fresh memory {}, a file read by {} at once {}",
             mib(limits.memory),
             mib(limits.tcp),
+            mib(limits.tcp_into_fresh),
             self.ranks,
             mib(limits.file),
         );
@@ -114,8 +115,14 @@ impl Report {
         for (what, seconds) in join.way.parts().into_iter().chain([("all of it", join.way.whole())]) {
             let _ = write!(text, "join      {what:<34} {:>10}", words(seconds));
             if what == COPIED {
-                let (of_memory, of_tcp) = (rate / self.limits.memory, rate / self.limits.tcp);
-                let _ = write!(text, ", {}: {of_memory:.2} of the copy, {of_tcp:.2} of TCP", mib(rate));
+                let limits = &self.limits;
+                let [of_memory, of_tcp, of_fresh] =
+                    [limits.memory, limits.tcp, limits.tcp_into_fresh].map(|limit| rate / limit);
+                let _ = write!(
+                    text,
+                    ", {}: {of_memory:.2} of the copy, {of_tcp:.2} of TCP, {of_fresh:.2} of TCP into fresh memory",
+                    mib(rate)
+                );
             }
             text.push('\n');
         }
@@ -197,6 +204,7 @@ mod tests {
             limits: Limits {
                 memory: f64::from(400 << 20),
                 tcp: f64::from(100 << 20),
+                tcp_into_fresh: f64::from(80 << 20),
                 file: f64::from(200 << 20),
             },
             join: Join {
@@ -226,7 +234,7 @@ mod tests {
         let text = report.text();
         for expected in [
             "a state of 100.0 MiB, 2 workers; a step takes 40.00 ms",
-            "200 MiB/s: 0.50 of the copy, 2.00 of TCP\njoin      copied to loaded",
+            "200 MiB/s: 0.50 of the copy, 2.00 of TCP, 2.50 of TCP into fresh memory\njoin      copied to loaded",
             "80.00 ms, 2.00 of the median",
             "median   10.00 ms, longest   20.00 ms of 2",
             "kill        process start to hello ",
