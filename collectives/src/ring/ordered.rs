@@ -26,6 +26,7 @@ use crate::gradient::{Filling, GradientView, Places, Resident, Sum};
 use crate::links::frame::PlanSlot;
 use crate::links::{LinkSender, Payload, Received};
 use crate::runs::Runs;
+use crate::yielding::yield_to_others;
 
 /// One rank's part of an ordered plan, with its links.
 #[derive(Debug)]
@@ -101,8 +102,8 @@ impl OrderedExecutor {
         } = self;
         let (sum, closed) = (&*sum, &*closed);
         let Contribution { mut into, pieces } = contribution;
-        if sum_to.is_some() {
-            // It goes on from here.
+        let goes_on = sum_to.is_some();
+        if goes_on {
             into.let_borrow(false);
         }
         closed.expect();
@@ -120,7 +121,7 @@ impl OrderedExecutor {
                         inbox.trailer()
                     }
                     End::Receive { from } => {
-                        receive(passage, from, &mut filling).await?;
+                        receive(passage, from, &mut filling, goes_on).await?;
                         from.receive_trailer(passage).await
                     }
                 }
@@ -143,7 +144,8 @@ impl OrderedExecutor {
                 None => Ok(()),
             }
         };
-        let (trailer, ()) = tokio::try_join!(complete, sending)?;
+        // Each chunk that is taken in or added up is sent before the next.
+        let (trailer, ()) = tokio::try_join!(biased; complete, sending)?;
         // Nothing here reads the buffer any more.
         sum.expect();
         Ok(trailer)
@@ -247,6 +249,10 @@ async fn add(
     }
     put(passage, running, own, first, &mut goes).await?;
     for index in travel {
+        if let Goes::Here(_) = &goes {
+            // Other ranks wait for the chunk before, which this must not keep from being sent.
+            yield_to_others().await;
+        }
         let running = receive_running(passage, from.as_deref_mut(), index).await?;
         put(passage, running, own, index, &mut goes).await?;
     }
@@ -288,12 +294,20 @@ pub(super) async fn receive_running<'a>(
     }
 }
 
-/// Receives each chunk of the finished sum.
-async fn receive(passage: Passage<'_>, from: &mut Incoming, filling: &mut Filling<'_>) -> Result<(), RingError> {
+/// Receives each chunk of the finished sum. Where that `goes_on`, what sends it has its turn after each of them.
+async fn receive(
+    passage: Passage<'_>,
+    from: &mut Incoming,
+    filling: &mut Filling<'_>,
+    goes_on: bool,
+) -> Result<(), RingError> {
     for index in passage.layout().travel() {
         match from.borrow(passage, Chunk::sum(index)).await? {
             Received::Payload(mut chunk) => filling.fill(index, |out| out.put_next(chunk.left(), &mut chunk)),
             Received::Borrowed(chunk) => filling.borrow(index, chunk),
+        }
+        if goes_on {
+            yield_to_others().await;
         }
     }
     Ok(())

@@ -1,11 +1,23 @@
 //! BITS-1: the ordered ring's sum has the bits of adding shard after shard on one machine.
 
-use sardana_collectives::links::Meter;
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use sardana_collectives::gradient::GradientBuffer;
+use sardana_collectives::layout::Layout;
+use sardana_collectives::limits::{CHUNK_BYTES, QUEUED_CHUNKS};
+use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot};
+use sardana_collectives::links::{self, Meter};
+use sardana_collectives::ring::{self, RingInput, RingLinks};
 use sardana_protocol::job::Order;
 use sardana_protocol::messages::Trailer;
-use sardana_protocol::words::Step;
+use sardana_protocol::plan::{Part, Plan};
+use sardana_protocol::state::{Dtype, TensorSpec};
+use sardana_protocol::words::{Rank, ShardRange, Step};
+use tokio::sync::mpsc::unbounded_channel;
 
-use crate::dance::{Dance, FIRST_STEP, Gradient, in_process_links};
+use crate::dance::{Dance, FIRST_STEP, GENERATION, Gradient, config, in_process_links, steady};
 
 const STEPS: u64 = 4;
 
@@ -78,4 +90,62 @@ async fn links_count_what_the_sums_move() {
     let expected = hops * sum + STEPS * (u64::from(world) - 1) * (17 + header);
     let bytes = |meters: &[Meter]| meters.iter().map(Meter::bytes).sum::<u64>();
     assert_eq!((bytes(&sent), bytes(&received)), (expected, expected));
+}
+
+#[tokio::test]
+async fn each_chunk_of_the_sum_goes_on_before_the_next_is_taken_in() {
+    let spec = TensorSpec::new("weights", Dtype::F32, &[3 * QUEUED_CHUNKS * CHUNK_BYTES / 4]);
+    let layout = Arc::new(Layout::new(vec![spec], 0).unwrap());
+    let plan = Plan::new(Order::Exact, 3, &steady(3, 3));
+    // Rank 1 receives it from rank 2, which closes it, and both send it on.
+    for rank in [1, 2] {
+        let Part::Ordered(part) = plan.part(Rank::new(rank)).unwrap() else {
+            panic!("the plan is ordered")
+        };
+        let (from, kind) = match part.sum_from {
+            Some(from) => (from, FrameKind::Sum),
+            None => (part.visits[0].from.unwrap(), FrameKind::Running),
+        };
+        let to = part.sum_to.unwrap();
+        let mut links = in_process_links(&plan, &plan);
+        let mut own: RingLinks = links.remove(rank as usize);
+        let ((mut sender, incoming), (outgoing, mut receiver)) = (links::in_process(), links::in_process());
+        own.first.incoming.insert(from.hop, incoming);
+        own.first.outgoing.insert(to.hop, outgoing);
+
+        let header = |hop, kind, chunk| FrameHeader {
+            generation: GENERATION,
+            step: FIRST_STEP,
+            plan: PlanSlot::First,
+            hop,
+            kind,
+            chunk,
+            payload_bytes: u32::try_from(layout.chunk(chunk).len()).unwrap(),
+        };
+        let mut come = layout.travel().map(|chunk| header(from.hop, kind, chunk));
+        let first = header(to.hop, FrameKind::Sum, layout.travel().next().unwrap());
+        for header in come.by_ref().take(QUEUED_CHUNKS) {
+            sender.send(&header, |payload| payload.fill(0)).await.unwrap();
+        }
+        let (inbox, inputs) = unbounded_channel();
+        let (step, shards) = (FIRST_STEP, ShardRange::one(rank));
+        let into = GradientBuffer::zeros(&layout);
+        inbox.send(RingInput::Begin { step, into }).unwrap();
+        let gradient = Gradient::draw(&layout, step, rank).buffer(&layout).complete();
+        inbox.send(RingInput::Piece { step, shards, gradient }).unwrap();
+        let mut ring = pin!(ring::run(config(rank, &plan, &plan, &layout), own, inputs, |_| ()));
+        let mut turns = 0;
+        while receiver.receive(&first).now_or_never().is_none() {
+            assert!(
+                ring.as_mut().now_or_never().is_none() && turns < 1_000,
+                "rank {rank} sends nothing on"
+            );
+            turns += 1;
+        }
+        let mut taken_in = 0;
+        while let Some(Ok(())) = sender.send(&come.next().unwrap(), |payload| payload.fill(0)).now_or_never() {
+            taken_in += 1;
+        }
+        assert_eq!(taken_in, 1, "chunks that rank {rank} took in, and had sent one");
+    }
 }
