@@ -11,7 +11,7 @@ use super::hash::{hash_of, told_tensors};
 use super::same::is_shown;
 use super::saved::{restore_as, save_by};
 use super::state::{StateError, Take, shared_checked, visit_checked};
-use super::threads::{copy_and_hash, hashes, hashes_beside};
+use super::threads::{copy_and_hash, hashes_beside};
 use super::{SharedState, Trainable};
 
 /// A state of these tensors, as it was saved.
@@ -61,11 +61,8 @@ impl Kept {
     fn hash_beside(&self, show: &dyn Fn(Take<'_>) -> Result<(), StateError>, step: Step) -> Result<StateHash, StateError> {
         let (mut hasher, mut kept) = (StateHasher::new(step), self.tensors());
         show(&mut |spec, bytes| {
-            let pieces = match kept.next() {
-                Some((other, before, known)) if other == spec => hashes_beside(bytes, (before, known)),
-                Some(_) | None => hashes(bytes),
-            };
-            hasher.pieces(spec, bytes.len(), &pieces);
+            let before = kept.next().map(|(_, bytes, pieces)| (bytes, pieces));
+            hasher.pieces(spec, bytes.len(), &hashes_beside(bytes, before.unwrap_or_default()));
         })?;
         Ok(hasher.finish())
     }

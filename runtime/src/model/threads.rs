@@ -22,13 +22,10 @@ const PIECES_EACH: usize = 4;
 
 /// The hashes of the pieces of a tensor that has these bytes.
 pub(super) fn hashes(bytes: &[u8]) -> Vec<PieceHash> {
-    let pieces = bytes.chunks(PIECE_BYTES);
-    let mut hashes = vec![PieceHash::new([0; 32]); pieces.len()];
-    share_out(zip(pieces, &mut hashes), |(piece, hash)| *hash = PieceHash::of(piece));
-    hashes
+    hashes_beside(bytes, (&[], &[]))
 }
 
-/// The same, where the bytes before and the hashes of their pieces are known: a piece that is as it was has the hash that it had.
+/// The same, where other bytes and the hashes of their pieces are known: a piece that is as it was has the hash that it had.
 pub(super) fn hashes_beside(bytes: &[u8], (before, known): (&[u8], &[PieceHash])) -> Vec<PieceHash> {
     let pieces = bytes.chunks(PIECE_BYTES);
     let mut hashes = vec![PieceHash::new([0; 32]); pieces.len()];

@@ -18,7 +18,7 @@ fn a_join_kills_and_a_restore_are_measured_and_nothing_stays_on_the_disk() {
                 .filter(|number| *number > 0.0)
                 .unwrap_or_else(|| panic!("{place}: {found}"))
         };
-        for limit in ["memory", "tcp", "tcp_into_fresh_memory", "file"] {
+        for limit in ["memory", "tcp", "tcp_whole", "file"] {
             number(&format!("/limits_bytes_per_second/{limit}"));
         }
         // Gradients sleep so long, whatever else there is to do.

@@ -175,7 +175,7 @@ fn folder(path: &FilePath, otherwise: Missing) -> Result<LocalFileSystem, String
 
 /// Where the store is, and the credentials for it, come from the environment.
 fn remote(service: Service, bucket: &str) -> Result<Arc<dyn ObjectStore>, Error> {
-    // Of the library's two providers, the one used everywhere here. It fails only if one was chosen before.
+    // Of the library's two providers, the one that it is built with. It fails only if one was chosen before.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let timeout = format!("{} seconds", REQUEST.as_secs());
     let retry = RetryConfig {

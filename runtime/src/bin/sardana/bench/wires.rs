@@ -1,7 +1,6 @@
 //! Ways for bytes from one thread to another that every program of this host has: a megabyte that both have, a Unix socket, TCP over
 //! loopback. What a link could do at most, or should beat. Nothing of it is ours, and nothing is encrypted.
 
-use std::hint::black_box;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -128,31 +127,19 @@ impl Wire {
         })
     }
 
-    /// Bytes a second from one thread to the other, which puts so many, once, into memory that nobody had before: what a state that is received
-    /// takes. `at_once` are sent at a time.
+    /// Bytes a second of so many that pass from one thread to the other once, from memory that is there into memory that is there: where a state is that a
+    /// worker sends, and where one puts it that had another one before. Unlike [`Self::one_way`], no cache has them.
     ///
     /// # Errors
     /// As [`Self::measure`].
-    pub(super) fn into_fresh_memory(self, bytes: usize, at_once: usize) -> io::Result<f64> {
-        let from = vec![1_u8; at_once.min(bytes)];
-        let [mut near, far] = self.ends()?;
-        let (mut into, mut received) = (far.into.take(bytes as u64), Vec::with_capacity(bytes));
-        let began = Instant::now();
-        let send = move || {
-            let mut left = bytes;
-            while left > 0 {
-                let next = left.min(from.len());
-                near.out.write_all(&from[..next])?;
-                left -= next;
-            }
-            Ok(())
-        };
-        together(send, || into.read_to_end(&mut received).map(drop))?;
-        let seconds = began.elapsed().as_secs_f64();
-        if black_box(received).len() == bytes {
+    pub(super) fn whole(self, bytes: usize) -> io::Result<f64> {
+        let (from, mut to) = (vec![1_u8; bytes], vec![2_u8; bytes]);
+        let [mut near, mut far] = self.ends()?;
+        let seconds = together(|| near.out.write_all(&from), || far.into.read_exact(&mut to))?;
+        if to == from {
             Ok(bytes as f64 / seconds)
         } else {
-            Err(io::ErrorKind::UnexpectedEof.into())
+            Err(io::Error::other("other bytes have come than were sent"))
         }
     }
 

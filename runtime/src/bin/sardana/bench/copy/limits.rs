@@ -24,8 +24,8 @@ pub(super) struct Limits {
     pub(super) memory: f64,
     /// Over a TCP connection of this host with itself, without encryption, from and into a few megabytes.
     pub(super) tcp: f64,
-    /// The same into as many bytes of memory that nobody had before, as those have it that receive a state.
-    pub(super) tcp_into_fresh: f64,
+    /// The same of as many bytes at once, from and into memory that is there.
+    pub(super) tcp_whole: f64,
     /// Of a file of as many bytes, of which nothing is in memory, while as many threads as there are workers read it, each into memory of its own.
     pub(super) file: f64,
 }
@@ -41,11 +41,9 @@ impl Limits {
         at_hand(bytes.saturating_mul(workers as usize));
         let file = read(&path, bytes, workers);
         std::fs::remove_file(&path)?;
-        let memory = copied(bytes);
-        at_hand(bytes);
         Ok(Self {
-            memory,
-            tcp_into_fresh: Wire::Tcp.into_fresh_memory(bytes, AT_ONCE)?,
+            memory: copied(bytes),
+            tcp_whole: Wire::Tcp.whole(bytes)?,
             tcp: Wire::Tcp.one_way(bytes.min(AT_ONCE))?,
             file: file?,
         })
@@ -53,7 +51,7 @@ impl Limits {
 
     pub(super) fn json(&self) -> serde_json::Value {
         json!({
-            "memory": self.memory, "tcp": self.tcp, "tcp_into_fresh_memory": self.tcp_into_fresh, "file": self.file,
+            "memory": self.memory, "tcp": self.tcp, "tcp_whole": self.tcp_whole, "file": self.file,
         })
     }
 }
@@ -118,7 +116,7 @@ mod tests {
     fn all_are_measured_and_no_file_stays() {
         let folder = tempfile::tempdir().unwrap();
         let limits = Limits::measure(AT_ONCE + 4, 2, folder.path()).unwrap();
-        let measured = [limits.memory, limits.tcp, limits.tcp_into_fresh, limits.file];
+        let measured = [limits.memory, limits.tcp, limits.tcp_whole, limits.file];
         assert!(measured.iter().all(|&measured| measured > 0.0), "{limits:?}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         let missing = Limits::measure(4, 1, &folder.path().join("missing")).unwrap_err();

@@ -52,10 +52,10 @@ impl Report {
         // A String takes what it is given.
         let _ = writeln!(
             text,
-            "limits    copy into fresh memory {}, TCP {}, into fresh memory {}, a file read by {} at once {}",
+            "limits    copy into fresh memory {}, TCP {}, all of it at once {}, a file read by {} at once {}",
             mib(limits.memory),
             mib(limits.tcp),
-            mib(limits.tcp_into_fresh),
+            mib(limits.tcp_whole),
             self.ranks,
             mib(limits.file),
         );
@@ -116,11 +116,10 @@ impl Report {
             let _ = write!(text, "join      {what:<34} {:>10}", words(seconds));
             if what == COPIED {
                 let limits = &self.limits;
-                let [of_memory, of_tcp, of_fresh] =
-                    [limits.memory, limits.tcp, limits.tcp_into_fresh].map(|limit| rate / limit);
+                let [of_memory, of_tcp, of_whole] = [limits.memory, limits.tcp, limits.tcp_whole].map(|limit| rate / limit);
                 let _ = write!(
                     text,
-                    ", {}: {of_memory:.2} of the copy, {of_tcp:.2} of TCP, {of_fresh:.2} of TCP into fresh memory",
+                    ", {}: {of_memory:.2} of the copy, {of_tcp:.2} of TCP, {of_whole:.2} of TCP all at once",
                     mib(rate)
                 );
             }
@@ -204,7 +203,7 @@ mod tests {
             limits: Limits {
                 memory: f64::from(400 << 20),
                 tcp: f64::from(100 << 20),
-                tcp_into_fresh: f64::from(80 << 20),
+                tcp_whole: f64::from(80 << 20),
                 file: f64::from(200 << 20),
             },
             join: Join {
@@ -234,7 +233,7 @@ mod tests {
         let text = report.text();
         for expected in [
             "a state of 100.0 MiB, 2 workers; a step takes 40.00 ms",
-            "200 MiB/s: 0.50 of the copy, 2.00 of TCP, 2.50 of TCP into fresh memory\njoin      copied to loaded",
+            "200 MiB/s: 0.50 of the copy, 2.00 of TCP, 2.50 of TCP all at once\njoin      copied to loaded",
             "80.00 ms, 2.00 of the median",
             "median   10.00 ms, longest   20.00 ms of 2",
             "kill        process start to hello ",
