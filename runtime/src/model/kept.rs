@@ -72,6 +72,7 @@ impl Kept {
         is_shown(&|take| visit_checked(model, take), &self.specs, &self.bytes, |_| ())
     }
 
+    /// Brings it back into a model.
     pub(super) fn load(&self, model: &mut dyn Trainable) -> Result<(), StateError> {
         restore_as(model, &self.specs, &self.bytes, |_| ())
     }

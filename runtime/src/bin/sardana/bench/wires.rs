@@ -127,8 +127,7 @@ impl Wire {
         })
     }
 
-    /// Bytes a second of so many that pass from one thread to the other once, from memory that is there into memory that is there: where a state is that a
-    /// worker sends, and where one puts it that had another one before. Unlike [`Self::one_way`], no cache has them.
+    /// Bytes a second of so many that pass once, as a state is sent and received: from memory into memory that is there, of which no cache has much.
     ///
     /// # Errors
     /// As [`Self::measure`].

@@ -41,8 +41,8 @@ use report::Report;
 ///            and has compared every byte with its hash.
 ///
 /// Limits of this machine, measured before: a copy of as many bytes into memory that nobody had, by one thread; TCP over loopback, not
-/// encrypted; a file of as many bytes, of which nothing is in memory, read by as many threads as there are workers at once, each into memory
-/// of its own. Rates are bytes of the state over time. A joiner copies through memory that both processes map, or over QUIC, as --link says.
+/// encrypted, from and into a few megabytes, and of as many bytes at once, as a state is sent and received; a file of as many bytes, of which
+/// nothing is in memory, read by as many threads as there are workers at once, each into memory of its own. Rates are bytes of the state over time. A joiner copies through memory that both processes map, or over QUIC, as --link says.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
