@@ -210,11 +210,7 @@ macro_rules! kernels {
 
             #[multiversion(targets("x86_64+avx2"))]
             pub(super) fn add_to(running: &mut [u8], shard: &[u8]) {
-                let (running, _) = running.as_chunks_mut::<$bytes>();
-                let (shard, _) = shard.as_chunks::<$bytes>();
-                for (running, shard) in running.iter_mut().zip(shard) {
-                    *running = $add(*running, *shard);
-                }
+                add_each_to(running, shard);
             }
 
             #[multiversion(targets("x86_64+avx2"))]
@@ -224,6 +220,20 @@ macro_rules! kernels {
 
             #[multiversion(targets("x86_64+avx2"))]
             pub(super) fn add_two_past_caches(to: PastCaches<'_>, first: &[u8], second: &[u8]) {
+                add_each_past_caches(to, first, second);
+            }
+
+            #[inline(always)]
+            pub(super) fn add_each_to(running: &mut [u8], shard: &[u8]) {
+                let (running, _) = running.as_chunks_mut::<$bytes>();
+                let (shard, _) = shard.as_chunks::<$bytes>();
+                for (running, shard) in running.iter_mut().zip(shard) {
+                    *running = $add(*running, *shard);
+                }
+            }
+
+            #[inline(always)]
+            pub(super) fn add_each_past_caches(to: PastCaches<'_>, first: &[u8], second: &[u8]) {
                 let (before, lines, behind) = to.lines::<$bytes>();
                 let (first_before, first) = first.split_at(before.len());
                 let (second_before, second) = second.split_at(before.len());
@@ -239,7 +249,7 @@ macro_rules! kernels {
             }
 
             #[inline(always)]
-            fn add_each(out: &mut [u8], first: &[u8], second: &[u8]) {
+            pub(super) fn add_each(out: &mut [u8], first: &[u8], second: &[u8]) {
                 let (out, _) = out.as_chunks_mut::<$bytes>();
                 let (first, _) = first.as_chunks::<$bytes>();
                 let (second, _) = second.as_chunks::<$bytes>();

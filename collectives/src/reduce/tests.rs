@@ -50,8 +50,44 @@ fn any_bits(bytes: usize, seed: u64) -> Vec<u8> {
     (0..bytes).map(|_| next()).collect()
 }
 
+/// The loops of one kind of instructions.
+struct Loops {
+    name: &'static str,
+    add_to: fn(&mut [u8], &[u8]),
+    add_two: fn(&mut [u8], &[u8], &[u8]),
+    add_two_past_caches: fn(PastCaches<'_>, &[u8], &[u8]),
+}
+
+/// Those that this processor chooses, and those of one that has nothing to choose from.
+fn loops(dtype: Dtype) -> [Loops; 2] {
+    macro_rules! of {
+        ($kernels:ident) => {{
+            use $kernels::{add_each, add_each_past_caches, add_each_to, add_to, add_two, add_two_past_caches};
+            let chosen = Loops {
+                name: "chosen",
+                add_to,
+                add_two,
+                add_two_past_caches,
+            };
+            // Compiled for any processor, as this test is.
+            let portable = Loops {
+                name: "portable",
+                add_to: add_each_to,
+                add_two: add_each,
+                add_two_past_caches: add_each_past_caches,
+            };
+            [chosen, portable]
+        }};
+    }
+    match dtype {
+        Dtype::F32 => of!(f32_kernels),
+        Dtype::F64 => of!(f64_kernels),
+        Dtype::U64 => of!(u64_kernels),
+    }
+}
+
 #[test]
-fn what_the_processor_chooses_gives_the_bits_of_one_element_after_the_other() {
+fn whatever_the_processor_chooses_gives_the_bits_of_one_element_after_the_other() {
     fn one_by_one<const BYTES: usize>(
         first: &[u8],
         second: &[u8],
@@ -63,8 +99,10 @@ fn what_the_processor_chooses_gives_the_bits_of_one_element_after_the_other() {
             .collect()
     }
     for elements in [0, 1, 7, 8, 31, 1_000, 4_097] {
-        for dtype in [Dtype::F32, Dtype::F64, Dtype::U64] {
+        let all = [Dtype::F32, Dtype::F64, Dtype::U64].into_iter();
+        for (dtype, loops) in all.flat_map(|dtype| loops(dtype).map(|loops| (dtype, loops))) {
             let bytes = elements * dtype.bytes();
+            let what = format!("{elements} of {dtype}, {}", loops.name);
             let (mut first, second) = (any_bits(bytes, 3), any_bits(bytes, 4));
             // NaNs are rare among them.
             first.iter_mut().skip(3).step_by(41).for_each(|byte| *byte = 0x7f);
@@ -74,8 +112,8 @@ fn what_the_processor_chooses_gives_the_bits_of_one_element_after_the_other() {
                 Dtype::U64 => one_by_one(&first, &second, u64_bytes),
             };
             let mut out = vec![0; bytes];
-            add_two(dtype, &mut out, &first, &second);
-            assert!(out == expected, "{elements} of {dtype}");
+            (loops.add_two)(&mut out, &first, &second);
+            assert!(out == expected, "{what}");
             for start in [0, 4, 8, 36, 60, 64] {
                 let mut memory = vec![0xaa; bytes + 4 * LINE_BYTES];
                 let place = memory.as_ptr().align_offset(LINE_BYTES) + LINE_BYTES + start;
@@ -85,14 +123,14 @@ fn what_the_processor_chooses_gives_the_bits_of_one_element_after_the_other() {
                         let Next::PastCaches { to, .. } = out.next(tile.len()) else {
                             panic!("past the caches was asked for");
                         };
-                        add_two_past_caches(dtype, to, &first[tile.clone()], &second[tile]);
+                        (loops.add_two_past_caches)(to, &first[tile.clone()], &second[tile]);
                     }
                 });
-                assert!(memory[place..place + bytes] == expected, "{elements} of {dtype} at {start}");
+                assert!(memory[place..place + bytes] == expected, "{what} at {start}");
                 assert_eq!((memory[place - 1], memory[place + bytes]), (0xaa, 0xaa));
             }
-            add_to(dtype, &mut first, &second);
-            assert!(first == expected, "{elements} of {dtype}");
+            (loops.add_to)(&mut first, &second);
+            assert!(first == expected, "{what}");
         }
     }
 }

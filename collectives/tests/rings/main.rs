@@ -5,6 +5,7 @@
 
 mod dance;
 mod direct;
+mod draw;
 mod early;
 mod elsewhere;
 mod far;
@@ -12,6 +13,7 @@ mod fast;
 mod faults;
 mod groups;
 mod inputs;
+mod interleaved;
 mod links;
 mod loopback;
 #[cfg(target_os = "linux")]
