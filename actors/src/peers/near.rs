@@ -205,7 +205,13 @@ impl Peers {
         }
     }
 
-    async fn greet(&self, carries: Carries, socket: &mut UnixStream, connection: &Connection) -> io::Result<SharedMemory> {
+    /// Shows the process at the other end that this one has a secret of the connection, and is shown it.
+    pub(super) async fn greet(
+        &self,
+        carries: Carries,
+        socket: &mut UnixStream,
+        connection: &Connection,
+    ) -> io::Result<SharedMemory> {
         if !is_own_user(socket)? {
             return Err(io::Error::other("a process of another user is at that socket"));
         }

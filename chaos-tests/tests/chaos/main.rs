@@ -12,6 +12,7 @@ mod group_paths;
 mod groups;
 mod hangs;
 mod harmed;
+mod held;
 mod hosts;
 mod injured;
 mod joins;

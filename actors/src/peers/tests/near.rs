@@ -135,6 +135,37 @@ async fn a_process_without_a_secret_of_the_connection_gets_no_link_in() {
     assert_eq!(workers[1].table.parked(), 0);
 }
 
+/// Only root can become another user: else this is left out.
+#[tokio::test]
+async fn a_process_of_another_user_gets_no_link_in_though_it_has_the_secret() {
+    if !rustix::process::geteuid().is_root() {
+        println!("left out: only root can become another user");
+        return;
+    }
+    let (workers, ring) = workers(2);
+    let connection = workers[0].dial(ring.members[1]).await.unwrap();
+    let (key, _) = link_to(&ring, 1);
+    for is_other in [true, false] {
+        let address = address_of(&workers[1]);
+        let connected = std::thread::spawn(move || {
+            if is_other {
+                // Of this thread alone, which ends with it.
+                rustix::thread::set_thread_uid(rustix::fs::Uid::from_raw(65_534)).unwrap();
+            }
+            StdStream::connect_addr(&address)
+        });
+        let socket = connected.join().unwrap().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let mut socket = UnixStream::from_std(socket).unwrap();
+        let greeted = soon(workers[0].greet(Carries::Link(key), &mut socket, &connection)).await;
+        assert_eq!(greeted.is_err(), is_other, "{greeted:?}");
+        if is_other {
+            assert_eq!(workers[1].table.parked(), 0);
+        }
+    }
+    until(|| workers[1].table.parked() == 1).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_large_state_is_had_through_memory_within_a_host_and_over_quic_where_that_is_wanted() {
     for links in [LinkChoice::Auto, LinkChoice::Quic] {
