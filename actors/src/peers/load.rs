@@ -124,6 +124,15 @@ fn header(index: usize, bytes: usize) -> FrameHeader {
     }
 }
 
+/// Why a part does not come. Frames of a transfer are of no generation and no step, which a link's own words would name.
+fn said(error: &LinkError) -> String {
+    if matches!(error, LinkError::Ended(_) | LinkError::Reset) {
+        "the other end gave the transfer up".to_owned()
+    } else {
+        error.to_string()
+    }
+}
+
 /// Sends a load through memory.
 pub(super) async fn send(mut link: LinkSender, bytes: &Bytes) -> Result<(), LinkError> {
     for (index, part) in bytes.chunks(CHUNK_BYTES).enumerate() {
@@ -158,7 +167,8 @@ impl InMemory {
                 },
             }
         };
-        stores.copy_next(part, &mut came.map_err(|error| error.to_string())?);
+        let mut came = came.map_err(|error| format!("part {parts} did not come: {}", said(&error)))?;
+        stores.copy_next(part, &mut came);
         *parts += 1;
         Ok(())
     }

@@ -119,7 +119,8 @@ impl Peers {
         let link = match large {
             Some((ticket, peer, connection)) => {
                 let place = (peer, connection.remote_address().port());
-                self.open_near(Carries::Load(ticket), place, connection).await
+                let link = self.open_near(Carries::Load(ticket), place, connection).await;
+                link.map(|link| (peer, link))
             }
             None => None,
         };
@@ -127,9 +128,9 @@ impl Peers {
         if let Some(Load { bytes, point, step }) = load {
             fault::reached(point, step);
             match link {
-                Some(link) => {
+                Some((peer, link)) => {
                     if let Err(error) = load::send(link, &bytes).await {
-                        bounded!(info, %error, "a transfer through memory failed");
+                        bounded!(info, %peer, %step, %error, "a transfer through memory failed");
                         return Ok(());
                     }
                 }

@@ -11,7 +11,7 @@ use crate::links::frame::PlanSlot;
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
     /// A link broke. The worker tells the coordinator which worker it led to, keeps its gradients, and waits for the next generation.
-    #[error("{generation} {step}: hop {hop} with {peer} failed")]
+    #[error("{generation} {step}: hop {hop} with {peer} failed: {source}")]
     Link {
         /// The generation of the link.
         generation: Generation,
@@ -33,7 +33,7 @@ pub enum RingError {
         peer: Rank,
     },
     /// A part of a plan makes no sense for this rank. The generation is wrong as a whole: the caller gives it up.
-    #[error("{generation}: this rank's part of the {plan:?} plan cannot be executed")]
+    #[error("{generation}: this rank's part of the {plan:?} plan cannot be executed: {source}")]
     Part {
         /// The generation.
         generation: Generation,
@@ -79,7 +79,7 @@ pub enum RingError {
         found: usize,
     },
     /// A gradient cannot be part of the sum. A mistake of the trainer, whose worker ends.
-    #[error("the gradient of {step}, shards {shards}, cannot be added")]
+    #[error("the gradient of {step}, shards {shards}, cannot be added: {source}")]
     Piece {
         /// Its step.
         step: Step,
@@ -107,4 +107,24 @@ pub enum PieceError {
         "only a prefix from shard 0 on can be added before it is handed over: hand other shards over one by one (BITS-1)"
     )]
     NotPrefix,
+}
+
+#[cfg(test)]
+mod tests {
+    use sardana_protocol::words::Incarnation;
+
+    use super::*;
+
+    #[test]
+    fn it_is_told_why_a_link_broke() {
+        let error = RingError::Link {
+            generation: Generation::new(Incarnation::new(1), 4),
+            step: Step::new(7),
+            hop: 3,
+            peer: Rank::new(1),
+            source: LinkError::Reset,
+        };
+        let expected = "g1.4 s7: hop 3 with r1 failed: the peer reset the link: wait for the next generation";
+        assert_eq!(error.to_string(), expected);
+    }
 }

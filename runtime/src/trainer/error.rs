@@ -33,6 +33,16 @@ pub enum TrainingError {
     /// The state cannot be shown or taken back: fix the model.
     #[error(transparent)]
     State(#[from] StateError),
+    /// The model cannot show its state in the middle, or take one back: fix the model.
+    #[error("the model failed to {operation} at {step}: {source}")]
+    StateAt {
+        /// Updates that the state has had.
+        step: Step,
+        /// What the model was asked to do.
+        operation: &'static str,
+        /// What is wrong.
+        source: StateError,
+    },
     /// What the model holds after it has loaded a state is not that state: fix the model's `load`.
     #[error(
         "the state at {step} was loaded, but {share} of the model then has the hash {found}, expected {expected} (STEP-2): \
@@ -92,6 +102,13 @@ pub enum TrainingError {
     },
 }
 
+impl TrainingError {
+    /// What is wrong with the state at `step`, which the model was asked to show or to take back.
+    pub(super) fn state_at(step: Step, operation: &'static str) -> impl FnOnce(StateError) -> Self {
+        move |source| Self::StateAt { step, operation, source }
+    }
+}
+
 impl From<CopyError> for TrainingError {
     fn from(error: CopyError) -> Self {
         match error {
@@ -134,5 +151,7 @@ mod tests {
         }
         .to_string();
         assert!(failed.ends_with("at s0: cannot read the images: no such file"), "{failed}");
+        let shown = TrainingError::state_at(Step::new(3), "load its state")(StateError::TooMany).to_string();
+        assert!(shown.starts_with("the model failed to load its state at s3: "), "{shown}");
     }
 }
