@@ -7,9 +7,8 @@ use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
 use sardana_actors::room::Room;
-use sardana_actors::worker::Moved;
+use sardana_actors::worker::{CopyReply, Moved};
 use sardana_net::environment::give_way;
-use tokio::sync::oneshot;
 
 use crate::model::{Share, SharedState, StateError, StatePieces, copy_shared};
 
@@ -70,7 +69,7 @@ impl Copies {
         pieces: Arc<StatePieces>,
         shares: Vec<Share>,
         room: impl FnOnce(usize) -> Room + Send + 'static,
-        (moved, reply): (Moved, oneshot::Sender<Vec<Bytes>>),
+        (moved, reply): (Moved, CopyReply),
     ) -> Result<(), CopyError> {
         let outlives_updates = shared.outlives_updates();
         let copy = move || copy_shared(shared.as_ref(), &pieces, &shares, room, |bytes| moved.add(bytes));
@@ -83,11 +82,10 @@ impl Copies {
         &mut self,
         outlives_updates: bool,
         copy: impl FnOnce() -> Result<Vec<Bytes>, StateError> + Send + 'static,
-        reply: oneshot::Sender<Vec<Bytes>>,
+        reply: CopyReply,
     ) -> Result<(), CopyError> {
         let work = move || {
-            // The task that asked may have given up.
-            let _ = reply.send(copy()?);
+            reply.send(copy()?);
             Ok(())
         };
         if !self.on_threads {
@@ -139,7 +137,7 @@ mod tests {
     fn the_state_changes_only_after_the_copy() {
         let mut copies = Copies::on_threads();
         let (go, gate) = mpsc::channel::<()>();
-        let (reply, copied) = oneshot::channel();
+        let (reply, copied) = CopyReply::new();
         let copy = move || {
             let _ = gate.recv();
             Ok(vec![Bytes::from_static(b"state")])
@@ -157,7 +155,7 @@ mod tests {
     fn updates_wait_for_no_copy_that_outlives_them() {
         let mut copies = Copies::on_threads();
         let (go, gate) = mpsc::channel::<()>();
-        let (reply, mut first) = oneshot::channel();
+        let (reply, mut first) = CopyReply::new();
         let copy = move || {
             let _ = gate.recv();
             Ok(vec![Bytes::from_static(b"state")])
@@ -168,7 +166,7 @@ mod tests {
         first.try_recv().unwrap_err();
         // The next one does not begin before it has ended.
         let waiter = thread::spawn(move || {
-            let (reply, second) = oneshot::channel();
+            let (reply, second) = CopyReply::new();
             copies.begin(true, || Ok(vec![]), reply).unwrap();
             let first = first.try_recv();
             copies.finish().unwrap();
@@ -183,10 +181,10 @@ mod tests {
     #[test]
     fn a_copy_that_fails_ends_training_and_one_that_is_not_wanted_does_not() {
         let mut copies = Copies::on_threads();
-        let (reply, _) = oneshot::channel();
+        let (reply, _) = CopyReply::new();
         copies.begin(false, || Ok(vec![]), reply).unwrap();
         copies.finish().unwrap();
-        let (reply, copied) = oneshot::channel();
+        let (reply, copied) = CopyReply::new();
         copies.begin(true, || Err(StateError::TooMany), reply).unwrap();
         assert!(matches!(copies.finish(), Err(CopyError::State(StateError::TooMany))));
         copied.blocking_recv().unwrap_err();

@@ -42,7 +42,8 @@ use tokio::sync::{mpsc, oneshot};
 pub use control::JoinError;
 pub(crate) use control::{Link, Looking};
 pub use driver::{
-    ActorCommand, Arrival, Closed, Gradient, HeldShare, KeptSum, Mismatch, Moved, Outbox, SavedState, StepDriver, Task,
+    ActorCommand, Arrival, Closed, CopyReply, Gradient, HeldShare, KeptSum, Mismatch, Moved, Outbox, SavedState, StepDriver,
+    Task,
 };
 pub use sardana_net::quic::Reach;
 pub use tally::TallyFile;

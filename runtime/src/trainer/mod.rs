@@ -277,7 +277,8 @@ impl<'a, M: Trainable> Training<'a, M> {
             Task::Load { step, state } => {
                 copies.finish()?;
                 let moved = |bytes| driver.moved(bytes);
-                restore_as(model, &facts.specs, &state.bytes, moved)?;
+                restore_as(model, &facts.specs, &state.bytes, moved)
+                    .map_err(TrainingError::state_at(step, "load its state"))?;
                 check_loaded(model, facts, step, state, moved)?;
                 driver.loaded();
             }
@@ -287,13 +288,17 @@ impl<'a, M: Trainable> Training<'a, M> {
                     Some(shared) => {
                         copies.begin_shared(shared, Arc::clone(pieces), shares, room, (driver.mover(), reply))?
                     }
-                    // The task that asked may have given up.
-                    None => drop(reply.send(copy_shares(model, pieces, &shares, room)?)),
+                    None => {
+                        let step = driver.read(Member::step);
+                        let copies = copy_shares(model, pieces, &shares, room);
+                        reply.send(copies.map_err(TrainingError::state_at(step, "show its state to be copied"))?);
+                    }
                 }
             }
             Task::Conclude { step } => {
                 let results = evaluate(model, step)?;
-                driver.concluded(state_hash(model, step)?, results);
+                let hash = state_hash(model, step).map_err(TrainingError::state_at(step, "show its state"))?;
+                driver.concluded(hash, results);
             }
             Task::End => {
                 copies.finish()?;

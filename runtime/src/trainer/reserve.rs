@@ -1,6 +1,6 @@
 //! Tests: one piece of memory holds each state that comes, and each copy of this one.
 
-use sardana_actors::worker::SavedState;
+use sardana_actors::worker::{CopyReply, SavedState};
 use sardana_protocol::snapshot::Share;
 
 use super::*;
@@ -24,7 +24,7 @@ fn what_the_probe_copied_the_state_to_is_for_copies_and_for_states_that_come() {
     for _ in 0..2 {
         // Two shares of three, as a snapshot of three members has them.
         let shares: Vec<Share> = [2, 0].map(|index| Share { index, of: 3 }).into();
-        let (reply, mut copied) = tokio::sync::oneshot::channel();
+        let (reply, mut copied) = CopyReply::new();
         let copy = Task::Copy {
             shares,
             room: None,

@@ -1,6 +1,7 @@
 //! Copies of the state that are wanted of the training thread: when it makes which.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytes::Bytes;
 use sardana_protocol::member::Member;
@@ -15,8 +16,49 @@ use super::keeping::Keeping;
 #[derive(Debug, Default)]
 pub(super) struct Copies {
     wanted: VecDeque<WantedCopy>,
+    /// The copy that is being made at once, of the state as it still is.
+    making: Option<(Step, Vec<Share>, Weak<Waiting>)>,
     /// Whether copies do not keep the training thread from its gradients.
     beside: bool,
+}
+
+/// Who waits for a copy. None once it was sent.
+type Waiting = Mutex<Option<Vec<oneshot::Sender<Vec<Bytes>>>>>;
+
+/// Where a copy of the state is sent: to all that wanted the same before it was there. Dropped, it tells them that none comes.
+#[derive(Debug)]
+pub struct CopyReply(Arc<Waiting>);
+
+impl CopyReply {
+    /// A reply, and where the first that waits gets it.
+    #[must_use]
+    pub fn new() -> (Self, oneshot::Receiver<Vec<Bytes>>) {
+        let (sender, receiver) = oneshot::channel();
+        (Self(Arc::new(Mutex::new(Some(vec![sender])))), receiver)
+    }
+
+    /// Sends the copies, in the order of the shares, to all that still wait. They have the same memory.
+    pub fn send(self, copies: Vec<Bytes>) {
+        for sender in waiting(&self.0).take().into_iter().flatten() {
+            // The task that asked may have given up.
+            let _ = sender.send(copies.clone());
+        }
+    }
+
+    fn is_wanted(&self) -> bool {
+        waiting(&self.0).iter().flatten().any(|sender| !sender.is_closed())
+    }
+}
+
+/// One more waits for a copy, if it was not sent yet.
+fn join(reply: &Waiting) -> Option<oneshot::Receiver<Vec<Bytes>>> {
+    let (sender, receiver) = oneshot::channel();
+    waiting(reply).as_mut()?.push(sender);
+    Some(receiver)
+}
+
+fn waiting(reply: &Waiting) -> std::sync::MutexGuard<'_, Option<Vec<oneshot::Sender<Vec<Bytes>>>>> {
+    reply.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Shares that are wanted of the state at a step.
@@ -25,7 +67,7 @@ struct WantedCopy {
     step: Step,
     shares: Vec<Share>,
     haste: Haste,
-    reply: oneshot::Sender<Vec<Bytes>>,
+    reply: CopyReply,
 }
 
 /// When the training thread copies the state.
@@ -43,7 +85,12 @@ impl Copies {
     }
 
     pub(super) fn want(&mut self, step: Step, shares: Vec<Share>, haste: Haste) -> oneshot::Receiver<Vec<Bytes>> {
-        let (reply, receiver) = oneshot::channel();
+        if haste == Haste::AtOnce
+            && let Some(receiver) = self.join(step, &shares)
+        {
+            return receiver;
+        }
+        let (reply, receiver) = CopyReply::new();
         self.wanted.push_back(WantedCopy {
             step,
             shares,
@@ -51,6 +98,25 @@ impl Copies {
             reply,
         });
         receiver
+    }
+
+    /// Waits for the same copy as others do, of which there is one, however large the state and however many want it.
+    fn join(&self, step: Step, shares: &[Share]) -> Option<oneshot::Receiver<Vec<Bytes>>> {
+        let same = |copy: &&WantedCopy| copy.haste == Haste::AtOnce && copy.step == step && copy.shares == shares;
+        if let Some(copy) = self.wanted.iter().find(same) {
+            return join(&copy.reply.0);
+        }
+        let (of, made, reply) = self.making.as_ref()?;
+        if *of == step && made == shares {
+            join(reply.upgrade()?.as_ref())
+        } else {
+            None
+        }
+    }
+
+    /// The state is about to be changed: what is copied now is not what is copied from then on.
+    pub(super) fn state_changes(&mut self) {
+        self.making = None;
     }
 
     pub(super) fn are_wanted(&self) -> bool {
@@ -65,7 +131,7 @@ impl Copies {
     pub(super) fn next(&mut self, member: &Member, keeping: &mut Keeping) -> Option<Task> {
         // A task that waits for an older state is told by the end of its channel.
         let step = member.step();
-        self.wanted.retain(|copy| copy.step == step && !copy.reply.is_closed());
+        self.wanted.retain(|copy| copy.step == step && copy.reply.is_wanted());
         let computing = member.is_computing();
         let due = |copy: &WantedCopy| copy.haste == Haste::AtOnce || self.beside || !computing;
         let place = self.wanted.iter().position(due)?;
@@ -73,7 +139,10 @@ impl Copies {
             shares, haste, reply, ..
         } = self.wanted.remove(place)?;
         let room = match haste {
-            Haste::AtOnce => None,
+            Haste::AtOnce => {
+                self.making = Some((step, shares.clone(), Arc::downgrade(&reply.0)));
+                None
+            }
             Haste::BeforeUpdate => keeping.take_room(),
         };
         Some(Task::Copy { shares, room, reply })

@@ -23,7 +23,6 @@ mod tests;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use bytes::Bytes;
 use sardana_collectives::gradient::{GradientBuffer, WriteMode};
 use sardana_collectives::helped::Helped;
 use sardana_collectives::layout::Layout;
@@ -35,12 +34,13 @@ use sardana_protocol::messages::{Introduction, StepReport, WorkerMessage};
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Pace, ShardRange, Step};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::tally::TallyFile;
 use crate::room::{Reserve, Room};
 pub use arrival::{Arrival, Mismatch, SavedState};
 use changed::Changed;
+pub use copies::CopyReply;
 use inner::Inner;
 pub(crate) use keeping::names_watched;
 pub use keeping::{Closed, HeldShare, KeptSum};
@@ -83,7 +83,7 @@ pub enum Task {
         /// What to copy them into, one after the other, if it was made before and has room for as many.
         room: Option<Room>,
         /// Where to.
-        reply: oneshot::Sender<Vec<Bytes>>,
+        reply: CopyReply,
     },
     /// Hash the state and evaluate the model, then [`StepDriver::concluded`].
     Conclude {

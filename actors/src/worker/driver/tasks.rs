@@ -41,7 +41,10 @@ impl Inner {
                 Err(mismatch) => self.fail(mismatch),
             }),
             Work::Load { step } => Some(match self.accepted.take_state() {
-                Ok(state) => Task::Load { step, state },
+                Ok(state) => {
+                    self.copies.state_changes();
+                    Task::Load { step, state }
+                }
                 Err(mismatch) => self.fail(mismatch),
             }),
             Work::Conclude { step } => Some(Task::Conclude { step }),
@@ -118,6 +121,7 @@ impl Inner {
             trailer,
             lineage: self.member.coming_lineage(),
         };
+        self.copies.state_changes();
         let (sum, old) = self.keeping.renew(sum, closed);
         self.buffers.recycle(old);
         self.meter.update_begins(Instant::now());

@@ -85,7 +85,7 @@ async fn shares_are_copied_before_the_update_and_hashed_elsewhere() {
         panic!("somebody must hash it");
     };
     assert_eq!((asked, asked_shares), (snapshot, shares()));
-    reply.send(vec![Bytes::from_static(b"2"), Bytes::from_static(b"0")]).unwrap();
+    reply.send(vec![Bytes::from_static(b"2"), Bytes::from_static(b"0")]);
     assert_eq!(copies.await.unwrap(), ["2", "0"]);
     // Only now is the thread free again, and nothing is there for others before it is hashed.
     assert!(matches!(driver.next(), Task::Apply { .. }));

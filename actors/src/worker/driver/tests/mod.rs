@@ -9,6 +9,7 @@ mod switching;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
+use bytes::Bytes;
 use futures_util::FutureExt;
 use sardana_collectives::gradient::{GradientView, Sum};
 use sardana_collectives::ring::RingInput;
@@ -306,6 +307,51 @@ fn a_sum_that_came_before_the_halt_is_applied_and_one_that_came_after_is_not() {
     assert_eq!(driver.read(Member::step), Step::new(1));
 }
 
+/// Workers that are formed together with the one that has the state all ask it for that.
+#[tokio::test]
+async fn all_that_want_the_state_before_it_is_copied_have_one_copy() {
+    let (driver, _outbox) = driver(10, Order::Exact);
+    driver.handle(form(1, 0, &[SHARDS], 0));
+    let asked = || {
+        let driver = Arc::clone(&driver);
+        tokio::spawn(async move { driver.state_at(Step::ZERO).await })
+    };
+    let mut all = vec![asked(), asked()];
+    tokio::task::yield_now().await;
+    let Task::Copy { reply, .. } = driver.next() else {
+        panic!("a copy goes before gradients");
+    };
+    all.push(asked());
+    tokio::task::yield_now().await;
+    let task = driver.next();
+    assert!(matches!(task, Task::Gradient { .. }), "that copy is under way: {task:?}");
+    let copy = Bytes::from(b"state".to_vec());
+    reply.send(vec![copy.clone()]);
+    for asked in all {
+        assert_eq!(asked.await.unwrap().unwrap().as_ptr(), copy.as_ptr());
+    }
+    // What was sent is not kept for others, which may come at any time.
+    let late = asked();
+    tokio::task::yield_now().await;
+    let Task::Copy { reply, .. } = driver.next() else {
+        panic!("it is copied again");
+    };
+    compute(&driver, task);
+    for _ in 1..SHARDS {
+        compute(&driver, driver.next());
+    }
+    let update = driver.next();
+    let after = asked();
+    tokio::task::yield_now().await;
+    reply.send(vec![Bytes::from_static(b"before the update")]);
+    drop(apply(&driver, update));
+    assert_eq!(late.await.unwrap().unwrap(), "before the update");
+    assert!(
+        !matches!(driver.next(), Task::Copy { .. }) && after.await.unwrap().is_none(),
+        "no copy of the state as it was is had for the one that is coming"
+    );
+}
+
 #[tokio::test]
 async fn the_state_is_saved_only_where_it_was_asked_for() {
     let (driver, _outbox) = driver(10, Order::Exact);
@@ -321,7 +367,7 @@ async fn the_state_is_saved_only_where_it_was_asked_for() {
         panic!("a copy goes before gradients");
     };
     assert!(shares == [Share::WHOLE] && room.is_none());
-    reply.send(vec![Bytes::from_static(b"state")]).unwrap();
+    reply.send(vec![Bytes::from_static(b"state")]);
     assert_eq!(first.await.unwrap(), Some(Bytes::from_static(b"state")));
 
     // Asked for while the update was under way.
