@@ -38,9 +38,9 @@ pub(super) struct FastExecutor {
 }
 
 /// The buffer that both directions work on. Locked for one copy at a time, by futures of one task, so none ever waits.
-struct Shared {
+struct Shared<'a> {
     half: Option<Half>,
-    sum: Mutex<GradientBuffer>,
+    sum: Mutex<&'a mut [u8]>,
 }
 
 impl FastExecutor {
@@ -92,11 +92,9 @@ impl FastExecutor {
             (Some(links), Some(elsewhere)) => elsewhere.sum(passage, links, &mut into, &pieces).await?,
             (_, None) | (None, _) => false,
         };
-        let into = if summed {
-            into
-        } else {
-            self.sum_over_links(passage, into, &pieces).await?
-        };
+        if !summed {
+            self.sum_over_links(passage, &mut into, &pieces).await?;
+        }
         let trailer = match &mut self.links {
             Some((from, _)) if !self.place.closes() => from.receive_trailer(passage).await?,
             Some(_) | None => inbox.trailer()?,
@@ -118,13 +116,14 @@ impl FastExecutor {
     async fn sum_over_links(
         &mut self,
         passage: Passage<'_>,
-        into: GradientBuffer,
+        into: &mut GradientBuffer,
         pieces: &[Piece],
-    ) -> Result<GradientBuffer, RingError> {
+    ) -> Result<(), RingError> {
         into.take_memory().await;
+        // Once a step: it goes through all chunks.
         let shared = Shared {
             half: self.half,
-            sum: Mutex::new(into),
+            sum: Mutex::new(into.bytes_mut()),
         };
         match &mut self.links {
             Some((from, to)) => {
@@ -139,7 +138,7 @@ impl FastExecutor {
                 }
             }
         }
-        Ok(shared.into_buffer())
+        Ok(())
     }
 
     pub(super) fn senders(&mut self) -> impl Iterator<Item = &mut LinkSender> + Send {
@@ -153,7 +152,7 @@ async fn receive_all(
     place: RingPlace,
     from: &mut Incoming,
     own: &[Piece],
-    shared: &Shared,
+    shared: &Shared<'_>,
     receipts: &watch::Sender<u32>,
 ) -> Result<(), RingError> {
     let chunks = passage.layout().chunks();
@@ -177,7 +176,7 @@ async fn send_all(
     place: RingPlace,
     to: &mut Outgoing,
     own: &[Piece],
-    shared: &Shared,
+    shared: &Shared<'_>,
     mut received: watch::Receiver<u32>,
 ) -> Result<(), RingError> {
     let chunks = passage.layout().chunks();
@@ -212,7 +211,7 @@ fn sum(passage: Passage<'_>, index: u32, out: &mut [u8], terms: &mut [impl Runs]
     }
 }
 
-impl Shared {
+impl<'a> Shared<'a> {
     const fn chunk_of(&self, RingMove { chunk, whole }: RingMove) -> Chunk {
         let chunk = if whole { Chunk::sum(chunk) } else { Chunk::running(chunk) };
         chunk.compressed(self.half)
@@ -229,7 +228,7 @@ impl Shared {
     /// Sums what lies in memory.
     fn sum(&self, passage: Passage<'_>, index: u32, terms: &mut [impl Runs]) {
         let range = passage.layout().chunk(index);
-        sum(passage, index, &mut self.lock().bytes_mut()[range], terms);
+        sum(passage, index, &mut self.lock()[range], terms);
     }
 
     /// Adds this rank's own to what was received.
@@ -241,7 +240,7 @@ impl Shared {
         };
         let range = passage.layout().chunk(index);
         let mut sum = self.lock();
-        let out = &mut sum.bytes_mut()[range.clone()];
+        let out = &mut sum[range.clone()];
         half.sum_unpacked(passage.layout(), range, out, &mut received, own);
     }
 
@@ -249,7 +248,7 @@ impl Shared {
     fn round(&self, passage: Passage<'_>, index: u32) {
         if let Some(half) = self.half {
             let range = passage.layout().chunk(index);
-            half.round_part(passage.layout(), range.clone(), &mut self.lock().bytes_mut()[range]);
+            half.round_part(passage.layout(), range.clone(), &mut self.lock()[range]);
         }
     }
 
@@ -257,18 +256,14 @@ impl Shared {
     fn load(&self, passage: Passage<'_>, index: u32, out: &mut [u8]) {
         let range = passage.layout().chunk(index);
         let sum = self.lock();
-        let sum = &sum.bytes()[range.clone()];
+        let sum = &sum[range.clone()];
         match self.half {
             Some(half) => half.pack_sum(passage.layout(), range, out, &[sum]),
             None => out.copy_from_slice(sum),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, GradientBuffer> {
+    fn lock(&self) -> MutexGuard<'_, &'a mut [u8]> {
         self.sum.lock().expect("a copy of equal lengths does not panic")
-    }
-
-    fn into_buffer(self) -> GradientBuffer {
-        self.sum.into_inner().expect("a copy of equal lengths does not panic")
     }
 }
