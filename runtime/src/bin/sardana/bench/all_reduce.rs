@@ -8,6 +8,7 @@ use sardana::job::Staffing;
 use sardana::launch::{Event, LaunchConfig, Launched, launch};
 use sardana::operator::{JobStatus, OperatorAnswer, OperatorRequest};
 use sardana::{Compression, GenerationEvent, JobEvent};
+use sardana_protocol::messages::LinkKind;
 use serde_json::json;
 
 use super::exchange::{Exchange, Took, Travel};
@@ -25,7 +26,7 @@ use crate::run::Linking;
 /// It is a job whose workers do nothing but communicate: real processes, a coordinator, and the same links as in training. A step is one update:
 /// each worker writes its gradient, all are summed, each worker has the sum. The rate is the gradient's bytes over the median step. The limits
 /// are measured beside it: a copy within memory, one from thread to thread through a megabyte that both have, and one over a TCP connection
-/// of this host with itself; `of limit` compares the rate with the second. `links through` is
+/// of this host with itself. `of limit` compares the rate with the second, or where links are QUIC's with the third, whose bytes nobody encrypts. `links through` is
 /// what the workers' links were made of: shared memory or QUIC.
 ///
 /// With `--device cuda` gradients lie on GPUs, one for each worker or in turn, and each worker has the sum there. Then copies from and to pinned memory are the limit with which the
@@ -88,11 +89,11 @@ struct Row {
     /// Seconds of copies of what crosses between GPUs and the host, where gradients lie there.
     crossing: Option<f64>,
     /// What the links passed through, by the workers' word.
-    links: Vec<String>,
+    links: Vec<LinkKind>,
 }
 
 impl Row {
-    fn of(bytes: u64, took: &[Took], limits: Limits, crossing: Option<f64>, links: Vec<String>) -> Self {
+    fn of(bytes: u64, took: &[Took], limits: Limits, crossing: Option<f64>, links: Vec<LinkKind>) -> Self {
         let mut steps: Vec<f64> = took.iter().flat_map(|took| took.steps.iter().copied()).collect();
         steps.sort_by(f64::total_cmp);
         let measured = took.first().map_or(0, |took| took.steps.len() as u64);
@@ -111,8 +112,12 @@ impl Row {
 
     /// The part of what the machine could do at most.
     fn of_limit(&self) -> f64 {
-        let seconds = self.crossing.unwrap_or(self.bytes as f64 / self.limits.shared);
-        seconds / self.median
+        let limit = if self.links.contains(&LinkKind::Quic) {
+            self.limits.tcp
+        } else {
+            self.limits.shared
+        };
+        self.crossing.unwrap_or(self.bytes as f64 / limit) / self.median
     }
 
     /// Bytes a second.
@@ -142,8 +147,12 @@ impl Row {
         if self.links.is_empty() {
             "-".to_owned()
         } else {
-            self.links.join(" and ")
+            self.kinds().join(" and ")
         }
+    }
+
+    fn kinds(&self) -> Vec<String> {
+        self.links.iter().map(LinkKind::to_string).collect()
     }
 
     fn json(&self) -> serde_json::Value {
@@ -154,7 +163,7 @@ impl Row {
             "min_seconds": self.least,
             "bytes_per_second": self.rate(),
             "processor_seconds_per_gigabyte": self.processor,
-            "links": self.links,
+            "links": self.kinds(),
             "of_limit": self.of_limit(),
             "crossing_seconds": self.crossing,
             "limits_bytes_per_second": { "memory": self.limits.memory, "shared": self.limits.shared, "tcp": self.limits.tcp },
@@ -274,7 +283,7 @@ impl AllReduce {
 }
 
 /// Follows the job to its end. Of which kinds the links are that it began with.
-async fn carry_out(config: LaunchConfig) -> Result<Vec<String>, Failure> {
+async fn carry_out(config: LaunchConfig) -> Result<Vec<LinkKind>, Failure> {
     let mut asking = None;
     let observe = |launched: &Launched, event: &Event| {
         if let Event::Job(JobEvent::Generation(GenerationEvent::Formed { .. })) = event {
@@ -291,8 +300,8 @@ async fn carry_out(config: LaunchConfig) -> Result<Vec<String>, Failure> {
     }
 }
 
-fn kinds(status: &JobStatus) -> Vec<String> {
-    status.links.kinds.iter().map(|kind| kind.kind.to_string()).collect()
+fn kinds(status: &JobStatus) -> Vec<LinkKind> {
+    status.links.kinds.iter().map(|kind| kind.kind).collect()
 }
 
 /// So many bytes of gradients are summed of each size before anything is measured,
@@ -344,17 +353,23 @@ mod tests {
             &[took([1.0, 2.0, 3.0], 4.0), took([1.5, 2.0, 9.0], 5.0)],
             limits,
             None,
-            vec!["QUIC".to_owned()],
+            vec![LinkKind::Quic],
         );
         assert_eq!((row.median, row.least, row.steps), (2.0, 1.0, 3));
         assert_eq!(row.processor, 3.0, "9 s for 3 GB");
         assert_eq!(row.rate(), 5e8);
         assert!(
-            row.line().contains("0.25") && row.line().ends_with("  QUIC"),
+            row.line().contains("0.50      3.00") && row.line().ends_with("  QUIC"),
             "{}",
             row.line()
         );
         assert_eq!(row.json()["median_seconds"], 2.0);
+        assert_eq!((row.of_limit(), &row.json()["links"]), (0.5, &json!(["QUIC"])));
+        let near = Row {
+            links: vec![LinkKind::SharedMemory],
+            ..row.clone()
+        };
+        assert_eq!(near.of_limit(), 0.25, "which could pass twice as much");
         let crossing = Row {
             crossing: Some(1.5),
             ..row
