@@ -244,6 +244,8 @@ impl Peers {
             let peers = Arc::clone(&self);
             tokio::spawn(async move { peers.take_in(peer, stream).await });
         }
+        // A worker that this one has dialled, such as a donor, may never have been named here.
+        self.forget(peer);
     }
 
     async fn take_in(&self, peer: WorkerId, mut stream: RecvStream) {
