@@ -124,12 +124,15 @@ fn header(index: usize, bytes: usize) -> FrameHeader {
     }
 }
 
-/// Why a part does not come. Frames of a transfer are of no generation and no step, which a link's own words would name.
-fn said(error: &LinkError) -> String {
-    if matches!(error, LinkError::Ended(_) | LinkError::Reset) {
-        "the other end gave the transfer up".to_owned()
-    } else {
-        error.to_string()
+/// Why a transfer broke off. Its frames are of no generation and no step, of which a link's own words speak.
+pub(super) fn said(error: &LinkError) -> String {
+    match error {
+        LinkError::Ended(_) | LinkError::Reset | LinkError::Refused => "the other end gave the transfer up".to_owned(),
+        LinkError::Unexpected { field, expected, found } => format!("its {field} is {found:#x}, expected {expected:#x}"),
+        LinkError::NotSeen(error) => format!("the other end has it where it cannot be read: {error}"),
+        LinkError::Counts => "the other end has counted frames in shared memory that cannot be".to_owned(),
+        LinkError::Lost(error) => error.to_string(),
+        LinkError::Trailer(_) | LinkError::Closed => error.to_string(),
     }
 }
 

@@ -130,7 +130,8 @@ impl Peers {
             match link {
                 Some((peer, link)) => {
                     if let Err(error) = load::send(link, &bytes).await {
-                        bounded!(info, %peer, %step, %error, "a transfer through memory failed");
+                        let reason = load::said(&error);
+                        bounded!(info, %peer, %step, reason, "a transfer through memory broke off");
                         return Ok(());
                     }
                 }

@@ -32,18 +32,20 @@ impl Held {
     }
 }
 
-/// What the survivor holds each time that all are members again and train.
+/// What the survivor holds each time that all are members again, and have trained.
 struct Outliving {
     survivor: WorkerId,
     held: Vec<Held>,
     /// Who was killed last.
     killed: WorkerId,
+    /// How often steps were told since all are members again.
+    told: u32,
 }
 
 impl Outliving {
     fn kill_another(&mut self, hands: &mut Hands<'_>) {
         if let Some(&other) = hands.members().iter().find(|&&member| member != self.survivor) {
-            self.killed = other;
+            (self.killed, self.told) = (other, 0);
             hands.kill(other);
         }
     }
@@ -53,6 +55,8 @@ impl Outliving {
 async fn a_worker_that_outlives_many_holds_no_more_than_one_that_outlives_few() -> Result<()> {
     let setup = Setup {
         restarts: 2 * DEATHS as u32,
+        // Several chunks, so that gradients are memory that the workers share.
+        elements: 100_000,
         ..slow(3)
     };
     let (told, seen) = std::sync::mpsc::channel();
@@ -62,6 +66,7 @@ async fn a_worker_that_outlives_many_holds_no_more_than_one_that_outlives_few() 
             survivor,
             held: Vec::new(),
             killed: survivor,
+            told: 0,
         };
         outliving.kill_another(hands);
         outliving
@@ -71,8 +76,15 @@ async fn a_worker_that_outlives_many_holds_no_more_than_one_that_outlives_few() 
         if outliving.held.len() == DEATHS || !all || reported(event).is_none() {
             return outliving.held.len() == DEATHS;
         }
-        let pid = hands.pid(outliving.survivor).expect("the survivor is never killed");
-        let held = Held::by(pid).expect("what a process of this user holds can be listed");
+        // What is told first may be of the generation before.
+        outliving.told += 1;
+        if outliving.told < 3 {
+            return false;
+        }
+        // Without the survivor, or what it holds, there is nothing to wait for, and too little was seen.
+        let Some(Ok(held)) = hands.pid(outliving.survivor).map(Held::by) else {
+            return true;
+        };
         outliving.held.push(held);
         if outliving.held.len() < DEATHS {
             outliving.kill_another(hands);
@@ -91,15 +103,13 @@ async fn a_worker_that_outlives_many_holds_no_more_than_one_that_outlives_few() 
     let shares = held.iter().all(|held| held.mappings > 0);
     paced.demand(shares, "the workers of a host share memory")?;
     let (few, many) = held.split_at(DEATHS / 2);
-    // What each death left behind would be more after any of the later ones than after any of the first.
+    // What each death left behind would be six more. Now and then a transfer is under way.
     type Part = fn(&Held) -> usize;
     let parts: [(&str, Part); 2] = [("descriptors", |held| held.descriptors), ("mappings", |held| held.mappings)];
     for (what, part) in parts {
-        let (first, later) = (few.iter().map(part).max(), many.iter().map(part).min());
-        paced.demand(
-            later <= first,
-            &format!("the survivor holds no more {what} in the end: {held:?}"),
-        )?;
+        let least = |held: &[Held]| held.iter().map(part).min().unwrap_or_default();
+        let no_more = least(many) <= least(few) + DEATHS / 4;
+        paced.demand(no_more, &format!("the survivor holds no more {what} in the end: {held:?}"))?;
     }
     Ok(())
 }

@@ -33,13 +33,11 @@ pub enum TrainingError {
     /// The state cannot be shown or taken back: fix the model.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The model cannot show its state in the middle, or take one back: fix the model.
-    #[error("the model failed to {operation} at {step}: {source}")]
+    /// The same in the course of training.
+    #[error("at {step}: {source}")]
     StateAt {
         /// Updates that the state has had.
         step: Step,
-        /// What the model was asked to do.
-        operation: &'static str,
         /// What is wrong.
         source: StateError,
     },
@@ -104,15 +102,14 @@ pub enum TrainingError {
 
 impl TrainingError {
     /// What is wrong with the state at `step`, which the model was asked to show or to take back.
-    pub(super) fn state_at(step: Step, operation: &'static str) -> impl FnOnce(StateError) -> Self {
-        move |source| Self::StateAt { step, operation, source }
+    pub(super) fn state_at(step: Step) -> impl FnOnce(StateError) -> Self {
+        move |source| Self::StateAt { step, source }
     }
-}
 
-impl From<CopyError> for TrainingError {
-    fn from(error: CopyError) -> Self {
-        match error {
-            CopyError::State(error) => Self::State(error),
+    /// Why a copy could not be made, which is known by `step`.
+    pub(super) fn copy_by(step: Step) -> impl FnOnce(CopyError) -> Self {
+        move |error| match error {
+            CopyError::State(source) => Self::StateAt { step, source },
             CopyError::Thread(error) => Self::Thread(error),
         }
     }
@@ -151,7 +148,7 @@ mod tests {
         }
         .to_string();
         assert!(failed.ends_with("at s0: cannot read the images: no such file"), "{failed}");
-        let shown = TrainingError::state_at(Step::new(3), "load its state")(StateError::TooMany).to_string();
-        assert!(shown.starts_with("the model failed to load its state at s3: "), "{shown}");
+        let shown = TrainingError::state_at(Step::new(3))(StateError::TooMany).to_string();
+        assert_eq!(shown, format!("at s3: {}", StateError::TooMany));
     }
 }

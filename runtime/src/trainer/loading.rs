@@ -26,13 +26,15 @@ pub(super) fn check_loaded(
     }
     let pieces = &facts.pieces;
     let found = if compared_here {
-        hashes_unless_saved(model, (&facts.specs, &bytes), (pieces, of), looked_at)?
+        hashes_unless_saved(model, (&facts.specs, &bytes), (pieces, of), looked_at)
     } else {
         // Other workers may want the memory meanwhile.
         drop(bytes);
-        Some(share_hashes_watched(model, pieces, of, looked_at)?)
+        share_hashes_watched(model, pieces, of, looked_at).map(Some)
     };
-    let Some(found) = found else { return Ok(()) };
+    let Some(found) = found.map_err(TrainingError::state_at(step))? else {
+        return Ok(());
+    };
     match (0..of)
         .zip(shares.iter().zip(found))
         .find(|(_, (expected, found))| *expected != found)

@@ -269,39 +269,41 @@ impl<'a, M: Trainable> Training<'a, M> {
                 self.in_step = in_step;
             }
             Task::Apply { sum } => {
-                copies.before_update()?;
-                let _in_step = in_step.enter(sum.sum().step());
+                let step = sum.sum().step();
+                copies.before_update().map_err(TrainingError::copy_by(step))?;
+                let _in_step = in_step.enter(step);
                 driver.applied(apply(model, sampler, layout, sum.sum())?);
                 driver.note_device_memory(model.device_memory());
             }
             Task::Load { step, state } => {
-                copies.finish()?;
+                copies.finish().map_err(TrainingError::copy_by(step))?;
                 let moved = |bytes| driver.moved(bytes);
-                restore_as(model, &facts.specs, &state.bytes, moved)
-                    .map_err(TrainingError::state_at(step, "load its state"))?;
+                restore_as(model, &facts.specs, &state.bytes, moved).map_err(TrainingError::state_at(step))?;
                 check_loaded(model, facts, step, state, moved)?;
                 driver.loaded();
             }
             Task::Copy { shares, room, reply } => {
+                let step = driver.read(Member::step);
                 let (pieces, room) = (&facts.pieces, room_for_copies(room, driver.reserve().clone()));
                 match model.share() {
                     Some(shared) => {
-                        copies.begin_shared(shared, Arc::clone(pieces), shares, room, (driver.mover(), reply))?
+                        let begun = copies.begin_shared(shared, Arc::clone(pieces), shares, room, (driver.mover(), reply));
+                        begun.map_err(TrainingError::copy_by(step))?;
                     }
                     None => {
-                        let step = driver.read(Member::step);
                         let copies = copy_shares(model, pieces, &shares, room);
-                        reply.send(copies.map_err(TrainingError::state_at(step, "show its state to be copied"))?);
+                        reply.send(copies.map_err(TrainingError::state_at(step))?);
                     }
                 }
             }
             Task::Conclude { step } => {
                 let results = evaluate(model, step)?;
-                let hash = state_hash(model, step).map_err(TrainingError::state_at(step, "show its state"))?;
+                let hash = state_hash(model, step).map_err(TrainingError::state_at(step))?;
                 driver.concluded(hash, results);
             }
             Task::End => {
-                copies.finish()?;
+                let step = driver.read(Member::step);
+                copies.finish().map_err(TrainingError::copy_by(step))?;
                 return Ok(ControlFlow::Break(()));
             }
         }

@@ -205,3 +205,13 @@ async fn of_one_who_is_not_named_nothing_stays() {
     timeout(2 * UNNAMED_DEADLINE, connection.closed()).await.unwrap();
     until(|| workers[0].unnamed.taken() == 0 && workers[0].slots.lock().unwrap().is_empty()).await;
 }
+
+/// As of a donor that a joiner is told of, and no member of its first generation.
+#[tokio::test]
+async fn of_one_who_was_dialled_and_is_not_named_nothing_stays() {
+    let (workers, ring) = workers(2);
+    let connection = workers[1].dial(ring.members[0]).await.unwrap();
+    assert_eq!(workers[1].slots.lock().unwrap().len(), 1);
+    connection.close(0_u32.into(), b"");
+    until(|| workers[1].slots.lock().unwrap().is_empty()).await;
+}

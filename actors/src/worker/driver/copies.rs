@@ -1,7 +1,7 @@
 //! Copies of the state that are wanted of the training thread: when it makes which.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use sardana_protocol::member::Member;
@@ -39,7 +39,8 @@ impl CopyReply {
 
     /// Sends the copies, in the order of the shares, to all that still wait. They have the same memory.
     pub fn send(self, copies: Vec<Bytes>) {
-        for sender in waiting(&self.0).take().into_iter().flatten() {
+        let senders = waiting(&self.0).take();
+        for sender in senders.into_iter().flatten() {
             // The task that asked may have given up.
             let _ = sender.send(copies.clone());
         }
@@ -57,7 +58,7 @@ fn join(reply: &Waiting) -> Option<oneshot::Receiver<Vec<Bytes>>> {
     Some(receiver)
 }
 
-fn waiting(reply: &Waiting) -> std::sync::MutexGuard<'_, Option<Vec<oneshot::Sender<Vec<Bytes>>>>> {
+fn waiting(reply: &Waiting) -> MutexGuard<'_, Option<Vec<oneshot::Sender<Vec<Bytes>>>>> {
     reply.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -348,7 +348,35 @@ async fn all_that_want_the_state_before_it_is_copied_have_one_copy() {
     assert_eq!(late.await.unwrap().unwrap(), "before the update");
     assert!(
         !matches!(driver.next(), Task::Copy { .. }) && after.await.unwrap().is_none(),
-        "no copy of the state as it was is had for the one that is coming"
+        "the state stands elsewhere by then"
+    );
+}
+
+#[tokio::test]
+async fn a_copy_of_the_state_before_it_was_replaced_is_not_for_those_that_ask_later() {
+    let (driver, _outbox) = driver(10, Order::Exact);
+    driver.handle(form(1, 0, &[SHARDS], 0));
+    let asked = || {
+        let driver = Arc::clone(&driver);
+        tokio::spawn(async move { driver.state_at(Step::ZERO).await })
+    };
+    let before = asked();
+    tokio::task::yield_now().await;
+    let Task::Copy { reply: of_old, .. } = driver.next() else {
+        panic!("a copy goes before gradients");
+    };
+    // As when another one of the same step is loaded.
+    driver.lock().copies.state_changes();
+    let after = asked();
+    tokio::task::yield_now().await;
+    let Task::Copy { reply: of_new, .. } = driver.next() else {
+        panic!("it is copied anew");
+    };
+    of_old.send(vec![Bytes::from_static(b"old")]);
+    of_new.send(vec![Bytes::from_static(b"new")]);
+    assert_eq!(
+        (before.await.unwrap().unwrap(), after.await.unwrap().unwrap()),
+        ("old".into(), "new".into())
     );
 }
 
