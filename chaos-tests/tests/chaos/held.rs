@@ -89,7 +89,7 @@ async fn a_worker_that_outlives_many_holds_no_more_than_one_that_outlives_few() 
         if outliving.held.len() < DEATHS {
             outliving.kill_another(hands);
         } else {
-            // Nobody listens any more if the trial has failed.
+            // Its receiver is gone if the trial has failed.
             let _ = told.send(outliving.held.clone());
         }
         outliving.held.len() == DEATHS

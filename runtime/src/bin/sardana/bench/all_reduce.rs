@@ -26,7 +26,7 @@ use crate::run::Linking;
 /// It is a job whose workers do nothing but communicate: real processes, a coordinator, and the same links as in training. A step is one update:
 /// each worker writes its gradient, all are summed, each worker has the sum. The rate is the gradient's bytes over the median step. The limits
 /// are measured beside it: a copy within memory, one from thread to thread through a megabyte that both have, and one over a TCP connection
-/// of this host with itself. `of limit` compares the rate with the second, or where links are QUIC's with the third, whose bytes nobody encrypts. `links through` is
+/// of this host with itself. `of limit` compares the rate with the second, or where links are QUIC's with the third, which is not encrypted. `links through` is
 /// what the workers' links were made of: shared memory or QUIC.
 ///
 /// With `--device cuda` gradients lie on GPUs, one for each worker or in turn, and each worker has the sum there. Then copies from and to pinned memory are the limit with which the
