@@ -1,6 +1,8 @@
 //! The end: the last step, or the one where all were told to stop, with the state of an undisturbed run (BITS-1); and the count, as far
 //! as it can be known.
 
+use std::collections::BTreeSet;
+
 use sardana_protocol::job::Order;
 use sardana_protocol::membership::{Loss, Summary};
 use sardana_protocol::words::{Step, WorkerId};
@@ -19,6 +21,8 @@ pub(crate) struct Doubts {
     dropped: u64,
     /// How many workers were lost, as people were told, without the number of gradients that they had computed.
     uncounted: u64,
+    /// Workers that were let go, and whose agent has not said with what count they ended. A host that is lost takes its agent along.
+    pub(super) unseen: BTreeSet<WorkerId>,
     /// How often all members were others than before.
     pub(super) inherited: u64,
     /// How often people were told that the state was lost.
@@ -37,6 +41,11 @@ impl Law {
     pub(crate) fn loses(&mut self, cause: &Loss) {
         let counted = matches!(cause, Loss::Exited { tally: Some(_), .. });
         self.doubts.uncounted += u64::from(!counted);
+    }
+
+    /// An agent says with what count a worker has ended.
+    pub(crate) fn counts(&mut self, worker: WorkerId) {
+        self.doubts.unseen.remove(&worker);
     }
 
     /// A generation is formed, whose members compute some gradients anew that they have, or do not.
@@ -66,23 +75,25 @@ impl Law {
         }
         let (unknown, uncounted) = (summary.unknown, self.doubts.uncounted);
         let (inherited, lost, dropped) = (self.doubts.inherited, self.doubts.states_lost, self.doubts.dropped);
+        let unseen = self.doubts.unseen.len() as u64;
         if self.lives > 1 && unknown > 0 {
             self.excuse("a coordinator does not know what was counted in an earlier life");
             return Ok(());
         }
         // A worker that is lost without its count may come back, and leave it unsure what it had computed in vain; and so may a joiner with
         // the state of lost workers, and an older state that holds gradients of theirs.
-        let most = 2 * uncounted + inherited + lost + dropped;
+        let most = 2 * uncounted + unseen + inherited + lost + dropped;
         self.check("each count is known", u64::from(unknown) <= most, || {
             format!(
-                "{unknown} counts are said to be unknown, {uncounted} workers were lost without theirs, {inherited} times all members were \
-                 others than before, {lost} times the state was lost, and {dropped} times memory did not hold what was there"
+                "{unknown} counts are said to be unknown, {uncounted} workers were lost without theirs, {unseen} were let go and not seen to \
+                 end, {inherited} times all members were others than before, {lost} times the state was lost, and {dropped} times memory \
+                 did not hold what was there"
             )
         })?;
         let (computed, again) = (summary.computed, summary.recomputed);
         let once = u64::from(self.shards) * step.get();
         // What was in vain may be in doubt, not what was computed by workers whose counts are there.
-        let counted = computed <= really && (uncounted > 0 || computed >= once);
+        let counted = computed <= really && (uncounted + unseen > 0 || computed >= once);
         let right = counted && (unknown > 0 || computed == once + again);
         self.check("each gradient once", right, || {
             format!(
