@@ -11,6 +11,10 @@ pub const ALIGNMENT: usize = 64;
 /// is the back-pressure.
 pub const QUEUED_CHUNKS: usize = 8;
 
+/// Frames that pass a link before what passes them lets others go on, if it never had to wait: more than a task's budget has, which ends its turn in a better way, and
+/// so few that an abort, which waits for a turn that a helping thread has begun, waits for a hundredth of a second.
+pub const FRAMES_A_TURN: u32 = 256;
+
 /// For so long an end of a shared-memory link looks again whether the other is ready, before it sleeps: about what sleeping and being woken
 /// cost, with the thread that hears the other ring in between, on a virtual machine whose processors sleep as well.
 pub const LOOK_AGAIN: Duration = Duration::from_micros(100);

@@ -6,6 +6,9 @@
 //! write there before it has been read.
 //!
 //! A sender that is dropped before [`LinkSender::finish`] resets its stream: a torn stream never looks like a good end.
+//!
+//! An end that never has to wait lets the other tasks of its thread go on all the same, heartbeats among them: a step of 1 GiB whose memory is touched for the
+//! first time takes seconds.
 
 mod backlog;
 pub mod frame;
@@ -33,12 +36,14 @@ use frame::{FrameHeader, HeaderField};
 use crate::borrowed::Borrowed;
 use crate::pages::InPlace;
 use crate::runs::Runs;
+use crate::yielding::Turn;
 
 /// The sending end of a link.
 #[derive(Debug)]
 pub struct LinkSender {
     end: SendingEnd,
     meter: Meter,
+    turn: Turn,
 }
 
 /// The receiving end of a link.
@@ -46,6 +51,7 @@ pub struct LinkSender {
 pub struct LinkReceiver {
     end: ReceivingEnd,
     meter: Meter,
+    turn: Turn,
 }
 
 #[derive(Debug)]
@@ -216,6 +222,7 @@ impl LinkSender {
     /// # Errors
     /// See [`LinkError`].
     pub async fn send(&mut self, header: &FrameHeader, fill: impl FnOnce(&mut [u8])) -> Result<(), LinkError> {
+        self.turn.passes().await;
         match &mut self.end {
             SendingEnd::Quic(sender) => sender.send(header, fill).await,
             SendingEnd::InProcess(sender) => sender.send(header, fill).await,
@@ -237,6 +244,7 @@ impl LinkSender {
         fill: impl FnOnce(&mut [u8]),
         halfway: impl FnOnce(),
     ) -> Result<(), LinkError> {
+        self.turn.passes().await;
         match &mut self.end {
             SendingEnd::Quic(sender) => sender.send_in_halves(header, fill, halfway).await,
             SendingEnd::InProcess(sender) => {
@@ -261,6 +269,7 @@ impl LinkSender {
         payload: InPlace<'_>,
         halfway: Option<impl FnOnce()>,
     ) -> Result<(), LinkError> {
+        self.turn.passes().await;
         let in_place = match &mut self.end {
             SendingEnd::Quic(sender) => sender.send_in_place(header, payload, halfway).await?,
             // The other end has a payload until the next one comes: so what it was given could not be written again where it lies.
@@ -355,6 +364,7 @@ impl LinkReceiver {
     /// # Errors
     /// See [`LinkError`].
     pub async fn receive(&mut self, expected: &FrameHeader) -> Result<Payload<'_>, LinkError> {
+        self.turn.passes().await;
         let payload = match &mut self.end {
             ReceivingEnd::Quic(receiver) => receiver.receive(expected).await.map(PayloadIn::Backlog),
             ReceivingEnd::InProcess(receiver) => receiver.receive(expected).await.map(PayloadIn::Memory),
@@ -370,6 +380,7 @@ impl LinkReceiver {
     /// # Errors
     /// See [`LinkError`].
     pub(crate) async fn borrow(&mut self, expected: &FrameHeader) -> Result<Received<'_>, LinkError> {
+        self.turn.passes().await;
         let payload = match &mut self.end {
             ReceivingEnd::Quic(receiver) => PayloadIn::Backlog(receiver.receive(expected).await?),
             ReceivingEnd::InProcess(receiver) => PayloadIn::Memory(receiver.receive(expected).await?),
@@ -389,15 +400,15 @@ impl LinkReceiver {
 
 impl From<SendingEnd> for LinkSender {
     fn from(end: SendingEnd) -> Self {
-        let meter = Meter::default();
-        Self { end, meter }
+        let (meter, turn) = (Meter::default(), Turn::default());
+        Self { end, meter, turn }
     }
 }
 
 impl From<ReceivingEnd> for LinkReceiver {
     fn from(end: ReceivingEnd) -> Self {
-        let meter = Meter::default();
-        Self { end, meter }
+        let (meter, turn) = (Meter::default(), Turn::default());
+        Self { end, meter, turn }
     }
 }
 

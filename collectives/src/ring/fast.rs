@@ -25,6 +25,7 @@ use crate::links::frame::PlanSlot;
 use crate::links::{LinkSender, Payload};
 use crate::moves::{RingMove, RingPlace};
 use crate::runs::Runs;
+use crate::yielding::yield_to_others;
 
 /// One rank's part of a ring plan, with its links.
 #[derive(Debug)]
@@ -135,6 +136,8 @@ impl FastExecutor {
             None => {
                 for index in 0..passage.layout().chunks() {
                     shared.sum(passage, index, &mut own_terms(passage, pieces, index).await?);
+                    // No link ends its turn.
+                    yield_to_others().await;
                 }
             }
         }

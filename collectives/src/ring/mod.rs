@@ -201,13 +201,13 @@ pub async fn run(
     inbox: UnboundedReceiver<RingInput>,
     mut completed: impl FnMut(CompletedSum),
 ) -> Result<(), RingError> {
-    let mut first = Executor::new(&config, PlanSlot::First, links.first)?;
-    let mut steady = Executor::new(&config, PlanSlot::Steady, links.steady)?;
+    // One for its step and one for all later ones.
+    let mut executor = Executor::new(&config, PlanSlot::First, links.first)?;
+    let mut next = Some(Executor::new(&config, PlanSlot::Steady, links.steady)?);
     let mut inbox = Inbox::new(&config, inbox);
     let mut step = config.step;
-    let mut elsewhere = first.begin_elsewhere(&config).await?;
+    let mut elsewhere = executor.begin_elsewhere(&config).await?;
     while let Some(contribution) = inbox.contribution(step).await? {
-        let executor = if step == config.step { &mut first } else { &mut steady };
         let passage = Passage { config: &config, step };
         match executor
             .pass(passage, contribution, &mut elsewhere, &mut inbox, &mut completed)
@@ -216,17 +216,20 @@ pub async fn run(
             Trailer::Continue | Trailer::Snapshot => {}
             Trailer::Stop | Trailer::Switch(_) => break,
         }
-        if step == config.step {
-            first.finish();
+        if let Some(steady) = next.take() {
+            executor.finish();
+            // Its links, and their memory, are not wanted any more.
+            executor = steady;
         }
         step = step.next();
     }
     // It has nothing left to do, and the next generation may wait for its device.
     drop(elsewhere);
-    for executor in [&mut first, &mut steady] {
+    let mut executors = [Some(executor), next];
+    for executor in executors.iter_mut().flatten() {
         executor.finish();
     }
-    for executor in [first, steady] {
+    for executor in executors.into_iter().flatten() {
         executor.delivered().await;
     }
     Ok(())

@@ -17,7 +17,7 @@ use sardana_protocol::plan::{Owners, Plan, Visit};
 use sardana_protocol::words::{ShardRange, Step};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use crate::dance::{FIRST_STEP, Gradient, Values, config, in_process_links};
+use crate::dance::{FIRST_STEP, Gradient, config, in_process_links};
 use crate::draw::Draw;
 
 /// Each number of ranks comes so often.
@@ -81,7 +81,7 @@ impl Job {
         let (first, steady) = (plan(), plan());
         let gradient = |step, shard| match Gradient::draw(&layout, step, shard) {
             // These add up to the same in any order.
-            gradient if way == Way::Fast => whole(gradient),
+            gradient if way == Way::Fast => gradient.whole(),
             gradient => gradient,
         };
         let of_step = |step| (0..shards).map(|shard| gradient(step, shard)).collect();
@@ -104,19 +104,6 @@ impl Job {
     fn plan(&self, step: Step) -> &Plan {
         if step == FIRST_STEP { &self.first } else { &self.steady }
     }
-}
-
-/// The same in small whole numbers.
-fn whole(mut gradient: Gradient) -> Gradient {
-    let whole = |value: f64| (value % 16.0).trunc() + 0.0;
-    for values in &mut gradient.tensors {
-        match values {
-            Values::F32(values) => values.iter_mut().for_each(|value| *value = whole(f64::from(*value)) as f32),
-            Values::F64(values) => values.iter_mut().for_each(|value| *value = whole(*value)),
-        }
-    }
-    gradient.auxiliary.iter_mut().for_each(|value| *value = whole(*value));
-    gradient
 }
 
 fn steps() -> impl Iterator<Item = Step> {

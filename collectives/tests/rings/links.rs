@@ -2,9 +2,11 @@
 
 use sardana_collectives::limits::QUEUED_CHUNKS;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot};
-use sardana_collectives::links::{LinkError, in_process};
+use sardana_collectives::links::{LinkError, LinkReceiver, LinkSender, in_process};
 use sardana_collectives::runs::Runs;
 use sardana_protocol::messages::LinkKind;
+
+use tokio::sync::watch;
 
 use crate::dance::{FIRST_STEP, GENERATION};
 
@@ -96,4 +98,24 @@ async fn a_link_counts_the_frames_that_have_passed_and_no_others() {
     drop(receiver);
     sender.send(&header(2, payload), write).await.unwrap_err();
     assert_eq!((sent.bytes(), received.bytes()), (2 * (48 + 3), 48 + 3));
+}
+
+#[tokio::test]
+async fn ends_that_never_wait_let_other_tasks_go_on() {
+    #[cfg(target_os = "linux")]
+    goes_on(sardana_collectives::links::shared_memory_in_process().unwrap()).await;
+    goes_on(in_process()).await;
+}
+
+async fn goes_on((mut sender, mut receiver): (LinkSender, LinkReceiver)) {
+    let (passed, seen) = watch::channel(0);
+    let other = tokio::spawn(async move { *seen.borrow() });
+    for chunk in 0..1_000 {
+        let header = header(chunk, b"sum");
+        sender.send(&header, write).await.unwrap();
+        receiver.receive(&header).await.unwrap();
+        passed.send_replace(chunk);
+    }
+    let seen = other.await.unwrap();
+    assert!(seen < 500, "the other task had its first turn after frame {seen}");
 }

@@ -15,8 +15,9 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use super::counters::{Doorbell, Gone};
-use super::descriptors::{receive_with_memory, send_with_memory};
+use super::descriptors::{lacked_room, receive_with_memory, send_with_memory};
 use crate::limits::{LOOK_AGAIN, SEEN_PAGES};
+use crate::pages::go_blind;
 use crate::yielding::yield_to_others;
 
 /// So many messages may lie before a descriptor: an end rings only where the other sleeps.
@@ -76,7 +77,13 @@ impl Bell {
     }
 
     fn receive(&self) -> io::Result<usize> {
-        let (bytes, came) = receive_with_memory(&self.socket, &mut [0; 64])?;
+        let received = receive_with_memory(&self.socket, &mut [0; 64]);
+        // The other end is a worker of this job: no other process decides what this one takes in.
+        let (bytes, came) = received.inspect_err(|error| {
+            if lacked_room(error) {
+                go_blind();
+            }
+        })?;
         let mut descriptors = self.descriptors();
         let room = descriptors.len() < self.most;
         descriptors.extend(came.filter(|_| room));

@@ -9,7 +9,15 @@ use rustix::net::{
     recvmsg, sendmsg,
 };
 
-use crate::pages::go_blind;
+/// A descriptor that came could not be taken in.
+#[derive(Debug, thiserror::Error)]
+#[error("a descriptor could not be taken in: this process has too many open")]
+struct NoRoom;
+
+/// Whether a descriptor could not be taken in for want of room.
+pub(super) fn lacked_room(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<NoRoom>())
+}
 
 /// Sends a message together with a descriptor of memory, all of it at once.
 ///
@@ -41,10 +49,7 @@ pub fn receive_with_memory(socket: impl AsFd, message: &mut [u8]) -> io::Result<
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let received = recvmsg(socket, &mut [IoSliceMut::new(message)], &mut beside, flags)?;
     if received.flags.contains(ReturnFlags::CTRUNC) {
-        go_blind();
-        return Err(io::Error::other(
-            "a descriptor could not be taken in: this process has too many open",
-        ));
+        return Err(io::Error::other(NoRoom));
     }
     let memory = beside.drain().find_map(|one| {
         let RecvAncillaryMessage::ScmRights(mut descriptors) = one else {

@@ -3,8 +3,7 @@
 //! sender writes nothing. What the receiver is to have for longer it may [borrow](crate::borrowed) there, so that it writes nothing either. Obeys the same rules as a QUIC stream.
 //!
 //! An end that has to wait looks again for a moment, since the other is often about to be ready, and then sleeps: on a host with few
-//! cores the other end may need this one's. One that never has to wait lets the other tasks of its thread go on all the same, heartbeats among them: a step of 1 GiB
-//! whose memory is touched for the first time takes seconds.
+//! cores the other end may need this one's.
 
 mod bell;
 mod counters;
@@ -19,7 +18,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use tokio::net::UnixStream;
-use tokio::task::coop::consume_budget;
 
 pub(crate) use region::Slot;
 
@@ -150,7 +148,6 @@ impl SharedMemorySender {
         if self.finished {
             return Err(LinkError::Closed);
         }
-        consume_budget().await;
         let room = self.writer.room(most, &*self.bell).await;
         room.map_err(|over| failed(over, header))
     }
@@ -202,7 +199,6 @@ impl SharedMemoryReceiver {
 
     /// Waits for a frame, which the reader is at, and says where its payload lies.
     async fn payload(&mut self, expected: &FrameHeader) -> Result<(&mut Reader<Region>, Lies<'_>), LinkError> {
-        consume_budget().await;
         self.reader.frame(&*self.bell).await.map_err(|over| failed(over, expected))?;
         expected.check(&self.reader.header())?;
         let bytes = expected.payload_bytes as usize;
