@@ -5,11 +5,13 @@ use super::program::{has, said, sardana};
 #[test]
 fn a_join_kills_and_a_restore_are_measured_and_nothing_stays_on_the_disk() {
     let folder = tempfile::tempdir().unwrap();
+    let drawn = tempfile::tempdir().unwrap();
+    let picture = drawn.path().join("ways.svg");
     for (link, rest) in [("auto", "-n 2 --kills 2"), ("quic", "-n 1 --kills 0")] {
         let mut command = sardana(&format!(
             "bench copy --state 3MiB --step-ms 8 {rest} --link {link} --json --dir"
         ));
-        let [out, _] = said(command.arg(folder.path()), 0);
+        let [out, _] = said(command.arg(folder.path()).arg("--svg").arg(&picture), 0);
         let found: serde_json::Value = serde_json::from_str(&out).unwrap();
         assert_eq!(found["state_bytes"], 3 << 20, "{found}");
         let number = |place: &str| {
@@ -55,6 +57,14 @@ fn a_join_kills_and_a_restore_are_measured_and_nothing_stays_on_the_disk() {
             assert!(sum > of("to_taking_part_seconds") - 1e-6, "{found}");
         }
         assert_eq!(ways.len(), kills);
+        let svg = std::fs::read_to_string(&picture).unwrap();
+        has(&svg, &["<svg", "process start to hello", "stop to disk", "seconds", "</svg>"]);
+        assert_eq!(svg.contains("SIGKILL to process start"), kills > 0, "{svg}");
+        let processors = number("/join/processor_seconds");
+        let gigabytes = f64::from(3 << 20) / 1e9;
+        let per_gigabyte = number("/join/processor_seconds_per_gigabyte") * gigabytes;
+        assert!((per_gigabyte / processors - 1.0).abs() < 1e-9, "{found}");
+        number("/restore/processor_seconds");
         for part in ["save", "restore"] {
             let bytes = number(&format!("/{part}/seconds")) * number(&format!("/{part}/bytes_per_second"));
             assert!((bytes / f64::from(3 << 20) - 1.0).abs() < 1e-9, "{found}");
@@ -75,6 +85,7 @@ fn a_report_is_printed_for_people() {
             "copied and compared",
             "longest step while it copies",
             "SIGKILL to another takes part",
+            "processors of all workers meanwhile",
             "save      stop to disk",
             "restore   checkpoint chosen",
         ],
@@ -93,6 +104,8 @@ fn what_does_not_fit_is_refused_before_anything_begins() {
         ],
     );
     assert_eq!(out, "");
+    let [_, err] = said(&mut sardana("bench copy --state 1MiB --svg no/such/folder.svg"), 1);
+    has(&err, &["no/such/folder.svg could not be written", "No such file"]);
     let [_, err] = said(&mut sardana("bench copy --state 1MiB --dir no/such/folder"), 1);
     let expected = [
         "expected a folder that files can be written to, found no/such/folder",

@@ -1,9 +1,10 @@
 //! What workers print: named line by line, or as it is, and in files.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 
-use super::program::{said, sardana};
+use super::program::{has, said, sardana};
 use super::site::Site;
 
 const SCRIPT: &str = "echo to out; echo to err >&2; printf rest";
@@ -116,4 +117,32 @@ fn what_a_worker_logs_says_of_which_job_and_worker_it_is() {
         jobs.insert(job.to_owned());
     }
     assert_eq!(jobs.len(), 1, "both are of one job: {jobs:?}");
+}
+
+/// Linux has a file that is always full (full(4)).
+#[test]
+#[cfg(target_os = "linux")]
+fn words_that_could_not_be_written_are_said_to_be_lost() {
+    let full = || File::create("/dev/full").unwrap();
+    let lost = [
+        "not all that it prints could be written: No space left on device",
+        "make room there",
+    ];
+    for line in ["doctor", "doctor --json", "bench link --sizes 64B --json"] {
+        let mut command = sardana(line);
+        let ended = command.stdout(full()).output().unwrap();
+        let err = String::from_utf8_lossy(&ended.stderr);
+        has(&err, &lost);
+        assert_eq!(ended.status.code(), Some(1), "{line}: {err}");
+    }
+    // A job has its own end, whatever becomes of its words.
+    let mut command = sardana("run -n 1 --restarts 0 --no-prefix -- sh -c");
+    let ended = command.arg("exit 0").stdout(full()).output().unwrap();
+    let err = String::from_utf8_lossy(&ended.stderr);
+    assert!(!err.contains("panicked"), "{err}");
+    let [out, _] = said(
+        sardana("run -n 1 --restarts 0 --no-prefix -- sh -c").arg("exit 0"),
+        ended.status.code().unwrap(),
+    );
+    assert_eq!(out.is_empty(), !err.contains(lost[0]), "{out}{err}");
 }

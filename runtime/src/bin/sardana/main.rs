@@ -93,6 +93,23 @@ impl Command {
         }
     }
 
+    /// Whether it has done nothing else than what it prints. What runs a job has, whatever becomes of its words.
+    const fn is_for_its_words(&self) -> bool {
+        match self {
+            Self::Status(_) | Self::Invite(_) | Self::Checkpoints(_) | Self::Data(_) | Self::Bench(_) | Self::Doctor(_) => {
+                true
+            }
+            Self::Run(_)
+            | Self::Drain(_)
+            | Self::Kill(_)
+            | Self::Scale(_)
+            | Self::Stop(_)
+            | Self::Agent(_)
+            | Self::Coordinator(_)
+            | Self::Checkpoint(_) => false,
+        }
+    }
+
     fn carry_out(self) -> Result<(), Failure> {
         match self {
             Self::Run(run) => run.carry_out(),
@@ -118,11 +135,25 @@ fn main() -> ExitCode {
     let word = matches.subcommand_name().unwrap_or_default();
     let Cli { log_format, command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     logging::start(log_format, command.log_level());
-    match command.carry_out() {
+    let is_for_its_words = command.is_for_its_words();
+    let code = match command.carry_out() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("sardana {word}: {failure}");
             failure.exit_code()
         }
+    };
+    match printing::finish() {
+        Some(error) => {
+            eprintln!(
+                "sardana {word}: not all that it prints could be written: {error}; make room there, or let its standard output lead elsewhere"
+            );
+            if is_for_its_words && code == ExitCode::SUCCESS {
+                ExitCode::FAILURE
+            } else {
+                code
+            }
+        }
+        None => code,
     }
 }

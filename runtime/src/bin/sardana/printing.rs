@@ -1,8 +1,9 @@
-//! `print!` and `println!` for commands: where nobody reads what they print any more, as behind `| head`, they go on in silence. The standard
-//! library's end the process by a panic, and with it the job that the command runs.
+//! `print!` and `println!` for commands: where nobody reads what they print any more, as behind `| head`, they go on in silence; where it cannot be
+//! written, as on a disk that is full, that is said at the end. The standard library's end the process by a panic, and with it the job that the command runs.
 
 use std::fmt::Arguments;
-use std::io::{Write, stdout};
+use std::io::{Error, ErrorKind, Write, stdout};
+use std::sync::Mutex;
 
 macro_rules! print {
     ($($words:tt)*) => {
@@ -16,7 +17,23 @@ macro_rules! println {
     };
 }
 
+/// Why something that was printed was not written, the first time.
+static LOST: Mutex<Option<Error>> = Mutex::new(None);
+
 pub(crate) fn print(words: Arguments<'_>) {
-    // Whether that succeeds is of no consequence for what the command does.
-    let _ = stdout().write_fmt(words);
+    note(stdout().write_fmt(words));
+}
+
+/// Nothing more is printed. Why not all of it was written, if it was to be.
+pub(crate) fn finish() -> Option<Error> {
+    note(stdout().flush());
+    LOST.lock().ok().and_then(|mut lost| lost.take())
+}
+
+fn note(written: Result<(), Error>) {
+    // What nobody reads is not lost.
+    let lost = written.err().filter(|error| error.kind() != ErrorKind::BrokenPipe);
+    if let (Some(error), Ok(mut first)) = (lost, LOST.lock()) {
+        first.get_or_insert(error);
+    }
 }

@@ -7,13 +7,25 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::bench::times::processor;
+
 /// What a process did. All times are nanoseconds since 1970, which all processes of a host count alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 enum Deed {
     /// An update was made.
-    Updated { at: u64 },
+    Updated { at: u64, processor: f64 },
     /// The large part of the state was loaded.
-    Loaded { from: u64, to: u64 },
+    Loaded { from: u64, to: u64, processor: f64 },
+}
+
+impl Deed {
+    /// When it was done, and how many seconds the process had had of processors then.
+    const fn done(&self) -> (u64, f64) {
+        match *self {
+            Self::Updated { at, processor } => (at, processor),
+            Self::Loaded { to, processor, .. } => (to, processor),
+        }
+    }
 }
 
 /// Writes one process's file.
@@ -43,12 +55,18 @@ impl Pen {
 
     /// An update has just been made.
     pub(super) fn updated(&self) -> io::Result<()> {
-        self.write(Deed::Updated { at: now() })
+        let processor = processor().as_secs_f64();
+        self.write(Deed::Updated { at: now(), processor })
     }
 
     /// A load that began at `from` has just ended.
     pub(super) fn loaded(&self, from: u64) -> io::Result<()> {
-        self.write(Deed::Loaded { from, to: now() })
+        let processor = processor().as_secs_f64();
+        self.write(Deed::Loaded {
+            from,
+            to: now(),
+            processor,
+        })
     }
 
     fn write(&self, deed: Deed) -> io::Result<()> {
@@ -67,15 +85,24 @@ impl Diary {
     /// When the last load of the state that began after this moment began and ended. Before it joins, a worker loads its state to try it.
     pub(super) fn last_load(&self, after: u64) -> Option<(u64, u64)> {
         self.0.iter().rev().find_map(|deed| match *deed {
-            Deed::Loaded { from, to } if from >= after => Some((from, to)),
+            Deed::Loaded { from, to, .. } if from >= after => Some((from, to)),
             Deed::Loaded { .. } | Deed::Updated { .. } => None,
         })
+    }
+
+    /// Seconds that its process had of processors from its last deed before a moment, or its start, to its first deed from another moment on. None if it
+    /// has done nothing since.
+    pub(super) fn processor(&self, from: u64, to: u64) -> Option<f64> {
+        let mut done = self.0.iter().map(Deed::done);
+        let before = self.0.iter().map(Deed::done).take_while(|&(at, _)| at < from).last();
+        let (_, after) = done.find(|&(at, _)| at >= to)?;
+        Some(after - before.map_or(0.0, |(_, before)| before))
     }
 
     /// Seconds of those steps that were under way between two moments: from one update to the next.
     pub(super) fn steps(&self, from: u64, to: u64) -> Vec<f64> {
         let updates = self.0.iter().filter_map(|deed| match *deed {
-            Deed::Updated { at } => Some(at),
+            Deed::Updated { at, .. } => Some(at),
             Deed::Loaded { .. } => None,
         });
         let ends: Vec<u64> = updates.collect();
@@ -105,8 +132,15 @@ mod tests {
 
     #[test]
     fn steps_under_way_in_a_span_are_found() {
-        let updates = [5, 10, 20, 45].map(|at| Deed::Updated { at: at * 1_000_000_000 });
+        let updates = [5, 10, 20, 45].map(|at| Deed::Updated {
+            at: at * 1_000_000_000,
+            processor: at as f64 / 10.0,
+        });
         let diary = Diary(updates.into());
+        let second = 1_000_000_000;
+        assert_eq!(diary.processor(0, 6 * second), Some(1.0), "from its start");
+        assert_eq!(diary.processor(11 * second, 20 * second), Some(1.0));
+        assert_eq!(diary.processor(11 * second, 46 * second), None);
         let within = |from: u64, to: u64| diary.steps(from * 1_000_000_000, to * 1_000_000_000);
         assert_eq!(within(0, 4), [0.0; 0]);
         assert_eq!(within(0, 5), [5.0]);

@@ -17,6 +17,7 @@ use sardana::launch::LaunchConfig;
 use sardana::{Balance, Checkpointing, Every};
 use sardana_actors::memory::available;
 
+use super::plot::Picture;
 use super::progress::Progress;
 use super::sizes;
 use crate::ending::{EndSignals, Failure, runtime};
@@ -34,11 +35,12 @@ use report::Report;
 ///   join     one more worker is asked for: from the start of its process to its hello; from there until the others have a snapshot of the
 ///            state, copied and hashed; until the newcomer has all of it, copied and compared with the hashes, and in how many MiB/s; until
 ///            it has loaded the state, compared it again, and caught up; until it computes gradients. Beside it the longest step of the
-///            others meanwhile, and their median before;
+///            others meanwhile, and their median before; and what all of them have of processors from the request on, in seconds for
+///            each 10⁹ bytes of the state;
 ///   kill     a member gets SIGKILL: until the others make the next update, and until another process computes in its place, by the same parts;
 ///   save     the job is stopped: from the request, with the step under way and the snapshot, to the last byte of the checkpoint on the disk;
 ///   restore  the job is started again, and nothing of the checkpoint is in memory: from its choice until each worker has read all of it
-///            and has compared every byte with its hash.
+///            and has compared every byte with its hash; and what they have of processors until they have loaded it.
 ///
 /// Limits of this machine, measured before: a copy of as many bytes into memory that nobody had, by one thread; TCP over loopback, not
 /// encrypted, from and into a few megabytes, and of as many bytes at once, as a state is sent and received; a file of as many bytes, of which
@@ -51,7 +53,8 @@ use report::Report;
     sardana bench copy --state 256MiB -n 2 --link quic\n  \
     sardana bench copy --state 64MiB --step-ms 0 --kills 20     no gradient sleeps\n  \
     sardana bench copy --trained                                updates change all of the state\n  \
-    sardana bench copy --dir /mnt/data --json | jq '.restore.bytes_per_second'"
+    sardana bench copy --dir /mnt/data --json | jq '.restore.bytes_per_second'\n  \
+    sardana bench copy --svg copy.svg"
 )]
 pub(super) struct Copy {
     /// Bytes of the state.
@@ -78,6 +81,9 @@ pub(super) struct Copy {
     /// Print JSON, for programs.
     #[arg(long)]
     json: bool,
+    /// Draw each worker's way into the job as well, into this file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
 }
 
 impl Copy {
@@ -85,6 +91,7 @@ impl Copy {
         // What cannot fit is said before anything is measured.
         self.check_memory(available())?;
         let parent = self.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let picture = Picture::create(self.svg.as_deref())?;
         let place = tempfile::tempdir_in(&parent).map_err(|error| cannot_write(&parent, &error))?;
         self.check_disk(&parent, free(&parent)?)?;
         let progress = Progress::new();
@@ -102,7 +109,8 @@ impl Copy {
         } else {
             progress.print(report.text().trim_end());
         }
-        Ok(())
+        let title = format!("a state of {}, and {} workers", sizes::words(self.state), self.ranks);
+        picture.map_or(Ok(()), |picture| picture.draw_bars(&title, &report.bars()))
     }
 
     async fn measure(&self, place: &Path, progress: &Progress) -> Result<Report, Failure> {
@@ -229,6 +237,7 @@ mod tests {
             linking: Linking::default(),
             dir: None,
             json: false,
+            svg: None,
         };
         copy.check_memory(None).unwrap();
         copy.check_memory(Some(11 << 30)).unwrap();

@@ -73,6 +73,8 @@ pub(super) struct Join {
     pub(super) way: Way,
     /// The others' longest step while the process starts, while it copies and catches up, and from then on.
     pub(super) longest: [f64; 3],
+    /// Seconds that all processes had of processors, from the request until the newcomer computes gradients.
+    pub(super) processor: f64,
     /// What was out of the ordinary.
     pub(super) remarks: Vec<String>,
 }
@@ -156,6 +158,11 @@ impl Moments {
         let others: Vec<Diary> = others
             .map(|&pid| Diary::read(folder, pid).map_err(Failure::failed))
             .collect::<Result<_, _>>()?;
+        let own = Diary::read(folder, newcomer).map_err(Failure::failed)?;
+        let processors = others
+            .iter()
+            .chain([&own])
+            .map(|diary| diary.processor(self.asked, self.switched));
         let steps = |from, to| -> Vec<f64> { others.iter().flat_map(|diary| diary.steps(from, to)).collect() };
         let longest = |from, to| steps(from, to).into_iter().fold(f64::NAN, f64::max);
         let mut before = steps(self.steady, self.asked);
@@ -168,6 +175,7 @@ impl Moments {
                 longest(self.joined, self.caught_up),
                 longest(self.caught_up, self.switched + AFTERMATH),
             ],
+            processor: processors.flatten().sum(),
             remarks: self.remarks,
         })
     }
@@ -262,8 +270,17 @@ pub(super) async fn save(course: Course) -> Result<Save, Failure> {
     Ok(Save { seconds, remarks })
 }
 
-/// Seconds from the choice of a checkpoint until each worker has all bytes of it, and has compared them.
-pub(super) async fn restore(config: LaunchConfig, folder: &Path) -> Result<f64, Failure> {
+/// A checkpoint that is read by all workers.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Restore {
+    /// Seconds from its choice until each worker has all bytes of it, and has compared them.
+    pub(super) seconds: f64,
+    /// Seconds that their processes had of processors, from their start until they have loaded it.
+    pub(super) processor: f64,
+}
+
+/// Starts the job again, which resumes from its checkpoint.
+pub(super) async fn restore(config: LaunchConfig, folder: &Path) -> Result<Restore, Failure> {
     let mut course = Course::begin(config).await?;
     let mut chosen = None;
     loop {
@@ -275,13 +292,19 @@ pub(super) async fn restore(config: LaunchConfig, folder: &Path) -> Result<f64, 
     }
     let anew = || Failure::Failed("the job began anew, although there is a checkpoint".to_owned());
     let chosen = chosen.ok_or_else(anew)?;
-    let mut there = 0;
+    let (mut there, mut processor) = (0, 0.0);
     for &pid in &course.pids {
-        let load = Diary::read(folder, pid).map_err(Failure::failed)?.last_load(chosen);
-        let (loads, _) = load.ok_or_else(|| Failure::Failed("a worker loaded no state".to_owned()))?;
+        let diary = Diary::read(folder, pid).map_err(Failure::failed)?;
+        let (loads, loaded) = diary
+            .last_load(chosen)
+            .ok_or_else(|| Failure::Failed("a worker loaded no state".to_owned()))?;
         there = there.max(loads);
+        processor += diary.processor(0, loaded).unwrap_or_default();
     }
     // Its workers end with it.
     drop(course);
-    Ok(there.saturating_sub(chosen) as f64 / 1e9)
+    Ok(Restore {
+        seconds: between(chosen, there),
+        processor,
+    })
 }

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use serde_json::json;
 
 use super::limits::Limits;
-use super::phases::{COPIED, Join, Kills, Save, Way};
+use super::phases::{COPIED, Join, Kills, Restore, Save, Way};
+use crate::bench::plot::Bar;
 use crate::bench::sizes;
 use crate::bench::times::{quantile, words};
 
@@ -18,9 +19,11 @@ pub(super) struct Report {
     pub(super) join: Join,
     pub(super) kills: Kills,
     pub(super) save: Save,
-    /// Seconds.
-    pub(super) restore: f64,
+    pub(super) restore: Restore,
 }
+
+/// More would be too thin to be seen.
+const KILLS_DRAWN: usize = 8;
 
 /// Bytes a second as a person reads them.
 fn mib(rate: f64) -> String {
@@ -30,6 +33,11 @@ fn mib(rate: f64) -> String {
 impl Report {
     fn rate(&self, seconds: f64) -> f64 {
         self.state as f64 / seconds
+    }
+
+    /// Seconds of processors for each 10⁹ bytes of the state.
+    fn per_gigabyte(&self, processor: f64) -> f64 {
+        processor / (self.state as f64 / 1e9)
     }
 
     /// The report as lines.
@@ -48,7 +56,7 @@ impl Report {
             words(longest),
             words(after),
         );
-        let limits = &self.limits;
+        let Self { limits, restore, .. } = self;
         // A String takes what it is given.
         let _ = writeln!(
             text,
@@ -73,9 +81,15 @@ impl Report {
         let _ = writeln!(
             text,
             "restore   checkpoint chosen until all workers have it {}, {}: {:.2} of the file",
-            words(self.restore),
-            mib(self.rate(self.restore)),
-            self.rate(self.restore) / limits.file,
+            words(restore.seconds),
+            mib(self.rate(restore.seconds)),
+            self.rate(restore.seconds) / limits.file,
+        );
+        let _ = writeln!(
+            text,
+            "restore   processors until they have loaded it {:.2} s, {:.2} s/GB of each worker's state",
+            restore.processor,
+            self.per_gigabyte(restore.processor) / f64::from(self.ranks),
         );
         text
     }
@@ -138,18 +152,55 @@ impl Report {
                 words(longest)
             );
         }
+        let _ = writeln!(
+            text,
+            "join      processors of all workers meanwhile {:.2} s, {:.2} s/GB",
+            join.processor,
+            self.per_gigabyte(join.processor)
+        );
         for remark in &join.remarks {
             let _ = writeln!(text, "join      {remark}");
         }
     }
 
+    /// A bar for each thing that was measured.
+    pub(super) fn bars(&self) -> Vec<Bar> {
+        let Self {
+            join,
+            kills,
+            save,
+            restore,
+            ..
+        } = self;
+        let bar = |name: &str, parts: Vec<(&'static str, f64)>| Bar {
+            name: name.to_owned(),
+            parts,
+        };
+        let joined = bar("join", join.way.parts().to_vec());
+        let killed = kills.started.iter().zip(&kills.ways).map(|(&started, way)| {
+            let parts = [("SIGKILL to process start", started)].into_iter().chain(way.parts());
+            bar("kill", parts.collect())
+        });
+        let saved = bar("save", vec![("stop to disk", save.seconds)]);
+        let restored = bar("restore", vec![("chosen until all have it", restore.seconds)]);
+        [joined]
+            .into_iter()
+            .chain(killed.take(KILLS_DRAWN))
+            .chain([saved, restored])
+            .collect()
+    }
+
     /// The report for programs. All times are seconds, all rates bytes a second.
     pub(super) fn json(&self) -> serde_json::Value {
-        let Self { join, kills, .. } = self;
+        let Self {
+            join, kills, restore, ..
+        } = self;
         let [starting, copying, taking_part] = join.longest;
         let mut joined = way_json(&join.way);
         joined["copied_bytes_per_second"] = json!(self.rate(join.way.copied));
         joined["longest_step_seconds"] = json!({ "starting": starting, "copying": copying, "taking_part": taking_part });
+        joined["processor_seconds"] = json!(join.processor);
+        joined["processor_seconds_per_gigabyte"] = json!(self.per_gigabyte(join.processor));
         joined["remarks"] = json!(join.remarks);
         json!({
             "state_bytes": self.state,
@@ -166,7 +217,11 @@ impl Report {
                 "ways": kills.ways.iter().map(way_json).collect::<Vec<_>>(),
             },
             "save": { "seconds": self.save.seconds, "remarks": self.save.remarks, "bytes_per_second": self.rate(self.save.seconds) },
-            "restore": { "seconds": self.restore, "bytes_per_second": self.rate(self.restore) },
+            "restore": {
+                "seconds": restore.seconds,
+                "bytes_per_second": self.rate(restore.seconds),
+                "processor_seconds": restore.processor,
+            },
         })
     }
 }
@@ -211,6 +266,7 @@ mod tests {
                 after: 0.03,
                 way: WAY,
                 longest: [0.04, 0.08, 0.06],
+                processor: 0.5,
                 remarks: vec!["Held".to_owned()],
             },
             kills: Kills {
@@ -223,13 +279,21 @@ mod tests {
                 seconds: 2.0,
                 remarks: vec!["given up".to_owned()],
             },
-            restore: 1.0,
+            restore: Restore {
+                seconds: 1.0,
+                processor: 3.0,
+            },
         };
         let json = report.json();
         assert_eq!(json["join"]["hello_to_copied_seconds"], 0.625);
         assert_eq!(json["join"]["start_to_taking_part_seconds"], 1.0);
         assert_eq!(json["join"]["copied_bytes_per_second"], f64::from(200 << 20));
         assert_eq!(json["kills"]["ways"][1]["start_to_hello_seconds"], 0.375);
+        let bars = report.bars();
+        let names: Vec<&str> = bars.iter().map(|bar| bar.name.as_str()).collect();
+        assert_eq!(names, ["join", "kill", "kill", "save", "restore"]);
+        let lasts = |bar: &Bar| -> f64 { bar.parts.iter().map(|(_, seconds)| seconds).sum() };
+        assert_eq!(bars.iter().map(lasts).collect::<Vec<_>>(), [1.0, 1.125, 1.375, 2.0, 1.0]);
         let text = report.text();
         for expected in [
             "a state of 100.0 MiB, 2 workers; a step takes 40.00 ms",
@@ -240,6 +304,8 @@ mod tests {
             "median  125.00 ms, longest  375.00 ms of 2\nkill        hello to snapshot ",
             "2000.00 ms, 50 MiB/s",
             "100 MiB/s: 0.50 of the file",
+            "processors of all workers meanwhile 0.50 s, 4.77 s/GB",
+            "processors until they have loaded it 3.00 s, 14.31 s/GB of each",
             "Held",
             "save      given up",
         ] {
