@@ -1,7 +1,8 @@
 //! Which member holds what of a snapshot: the state at a boundary in shares, and the sums of the steps after it.
 //!
-//! At the boundary the holders, M members of the generation, copy two shares of M each: their own and the next holder's. So every share
-//! has two holders, and losing one member loses nothing. The sum of each later step stays with two of the same members, in turn.
+//! At the boundary the holders, M members of the generation, copy two shares of M each: their own, and that of the holder which is farthest from them in
+//! the order of ranks. So every share has two holders, and losing one member loses nothing; nor does losing a host with up to half of them, since the
+//! members of a host have ranks beside each other. The sum of each later step stays with two of the same members, in turn.
 //! Which member holds what is a pure function of ranks in that generation, so that no member has to be told. All members are holders,
 //! unless they are more than [`MAX_HOLDERS`]: what is said of a snapshot to each joiner that copies it, and to each holder, grows no
 //! further.
@@ -83,13 +84,18 @@ pub fn place_of(rank: Rank, world_size: u32) -> Option<u32> {
     (rank_at(place, world_size) == rank).then_some(place)
 }
 
+/// How many places lie between the two holders of a share.
+const fn apart(of: u32) -> u32 {
+    if of < 4 { 1 } else { of / 2 }
+}
+
 /// The shares that the member at `place` of `of` copies.
 #[must_use]
 pub fn shares_of(place: u32, of: u32) -> Vec<Share> {
-    let next = (place + 1) % of.max(1);
+    let other = (place + apart(of)) % of.max(1);
     let mut indices = vec![place];
-    if next != place {
-        indices.push(next);
+    if other != place {
+        indices.push(other);
     }
     indices.into_iter().map(|index| Share { index, of }).collect()
 }
@@ -98,8 +104,8 @@ pub fn shares_of(place: u32, of: u32) -> Vec<Share> {
 #[must_use]
 pub fn holders_of(index: u32, of: u32) -> Vec<u32> {
     let of = of.max(1);
-    let before = (index + of - 1) % of;
-    if before == index { vec![index] } else { vec![index, before] }
+    let other = (index + of - apart(of)) % of;
+    if other == index { vec![index] } else { vec![index, other] }
 }
 
 /// The places of the members that keep the sum of `step`, the one to ask first in front.
@@ -127,6 +133,19 @@ mod tests {
             }
             for step in 0..20 {
                 assert_eq!(keepers_of(Step::new(step), of).len(), enough);
+            }
+        }
+    }
+
+    #[test]
+    fn half_of_all_holders_beside_each_other_do_not_take_a_share_along() {
+        for of in 2_u32..70 {
+            for first in 0..of {
+                let host: Vec<u32> = (first..first + of / 2).map(|place| place % of).collect();
+                for index in 0..of {
+                    let lost = holders_of(index, of).iter().all(|place| host.contains(place));
+                    assert!(!lost, "share {index} of {of} is lost with {host:?}");
+                }
             }
         }
     }

@@ -1,6 +1,7 @@
 //! A job whose coordinator is a process of its own, or several that follow each other, or are there at once.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -199,16 +200,34 @@ impl Site {
 
     /// A host with so many workers.
     pub(crate) async fn host(&self, workers: u32) -> Result<AgentHost> {
-        self.host_with(workers, None).await
+        self.host_in(workers, []).await
+    }
+
+    /// The same, whose workers find these variables in their environment as well.
+    pub(crate) async fn host_in(
+        &self,
+        workers: u32,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<AgentHost> {
+        let mut join = self.joins(workers).await?;
+        join.environment.extend(environment);
+        Ok(agent(join).await?)
     }
 
     /// The same, with a folder for checkpoints, of a host that is called so.
     pub(crate) async fn host_with(&self, workers: u32, keeps: Option<(&Path, &str)>) -> Result<AgentHost> {
-        let enrolled = enrol(&self.invitation(Role::Agent)?, Role::Agent).await?;
-        let host = agent(AgentJoin {
-            host: keeps.map(|(_, name)| name.parse()).transpose()?,
-            checkpoint_dir: keeps.map(|(folder, _)| folder.to_owned()),
-            enrolled,
+        let mut join = self.joins(workers).await?;
+        join.host = keeps.map(|(_, name)| name.parse()).transpose()?;
+        join.checkpoint_dir = keeps.map(|(folder, _)| folder.to_owned());
+        Ok(agent(join).await?)
+    }
+
+    /// How an agent joins the job.
+    async fn joins(&self, workers: u32) -> Result<AgentJoin> {
+        Ok(AgentJoin {
+            host: None,
+            checkpoint_dir: None,
+            enrolled: enrol(&self.invitation(Role::Agent)?, Role::Agent).await?,
             listen: None,
             advertise: None,
             workers,
@@ -218,8 +237,7 @@ impl Site {
             arguments: vec![],
             environment: self.trial.environment(),
             device: Default::default(),
-        });
-        Ok(host.await?)
+        })
     }
 
     /// A join file for one more process.

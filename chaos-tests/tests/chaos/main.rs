@@ -19,6 +19,8 @@ mod joins;
 mod kills;
 mod launcher;
 mod leaves;
+#[cfg(target_os = "linux")]
+mod mixed;
 mod network;
 mod paced;
 mod partitions;

@@ -291,6 +291,10 @@ pub const STATE_GRACE: Duration = Duration::from_secs(5);
 /// seconds that the last coordinator is gone, and look for it several times a second.
 pub const ADOPTION_PATIENCE: Duration = Duration::from_secs(15);
 
+/// A joiner that has moved nothing for so many times [`RESEND`] is told once more what to copy: one that copies hears of its holders again, which costs
+/// nothing, and one whose word that its copy has failed was lost begins anew.
+pub const COPY_STILL: u32 = 10;
+
 /// A joiner whose copy has failed this often is waited for: its donors die faster than it copies, or sums come faster than it
 /// applies them, and a join that never ends is of no use.
 pub const MAX_COPY_ATTEMPTS: u32 = 3;

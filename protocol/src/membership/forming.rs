@@ -231,6 +231,7 @@ impl Membership {
         let mut order: Vec<_> = self.members.iter().filter(|(_, record)| record.quiet().is_some()).collect();
         order.sort_by_key(|(worker, record)| record.order(**worker));
         order.truncate(self.most_members());
+        self.order_by_host(&mut order, |(_, record)| record.address.ip());
         order
             .into_iter()
             .enumerate()

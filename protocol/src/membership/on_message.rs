@@ -43,7 +43,7 @@ impl Membership {
                     self.paced(worker, figure);
                 }
                 self.switched_if_so(worker, generation, step);
-                if !self.round.stands_at(worker, step, self.now) {
+                if !self.round.stands_at(worker, (step, moved), self.now) {
                     self.progressed(generation, step, reports);
                 }
             }

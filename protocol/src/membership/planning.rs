@@ -135,14 +135,18 @@ impl Membership {
 
     /// Sends out the orders for a generation of `workers`. False if their memory does not hold the shards.
     pub(super) fn prepare(&mut self, workers: Vec<WorkerId>, purpose: Purpose) -> bool {
-        let members: Vec<(MemberAddress, Means)> = workers
+        let here = |worker| {
+            let address = self.members.get(&worker)?.address;
+            Some(MemberAddress { worker, address })
+        };
+        let mut members: Vec<MemberAddress> = workers.into_iter().take(MAX_WORKERS as usize).filter_map(here).collect();
+        if purpose == Purpose::Change {
+            self.order_by_host(&mut members, |member| member.address.ip());
+        }
+        let members: Vec<(MemberAddress, Means)> = members
             .into_iter()
-            .take(MAX_WORKERS as usize)
             .enumerate()
-            .filter_map(|(index, worker)| {
-                let address = self.members.get(&worker)?.address;
-                Some((MemberAddress { worker, address }, self.means(index, worker)?))
-            })
+            .filter_map(|(index, member)| Some((member, self.means(index, member.worker)?)))
             .collect();
         let sums = self.sums(members.iter().map(|(member, _)| member.worker));
         let generation = self.generation.next();

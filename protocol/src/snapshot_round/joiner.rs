@@ -17,6 +17,8 @@ pub(super) struct Joiner {
     pub(super) asked: Duration,
     /// Whether it has said that its order to copy has come.
     pub(super) answered: bool,
+    /// Bytes that it has moved since it came, and when it had last moved some.
+    pub(super) moved: (u64, Duration),
     /// Whether it has the state of that snapshot.
     pub(super) loaded: bool,
     /// Since when it follows the ring.
@@ -34,6 +36,11 @@ pub(super) struct Joiner {
 impl Joiner {
     fn at(step: Step) -> Self {
         Self { step, ..Self::default() }
+    }
+
+    /// For how long it has moved nothing, since it was told to copy.
+    pub(super) fn is_still_for(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.moved.1.max(self.asked))
     }
 
     /// It copies nothing any more.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::joiner::{Counts, Joiner};
 use super::{Command, Facts, Kept, SnapshotRound, Stage};
-use crate::limits::MAX_COPY_ATTEMPTS;
+use crate::limits::{COPY_STILL, MAX_COPY_ATTEMPTS};
 use crate::messages::{CoordinatorMessage, Joiners, Serve, Shares};
 use crate::snapshot::SnapshotId;
 use crate::words::{Step, WorkerId};
@@ -81,11 +81,14 @@ impl SnapshotRound {
             .change(worker, |joiner| joiner.answered |= joiner.copies == Some(id));
     }
 
-    /// A worker says where its state stands. False if it is no joiner.
-    pub(crate) fn stands_at(&mut self, worker: WorkerId, step: Step, now: Duration) -> bool {
+    /// A worker says where its state stands, and how many bytes it has moved. False if it is no joiner.
+    pub(crate) fn stands_at(&mut self, worker: WorkerId, (step, moved): (Step, u64), now: Duration) -> bool {
         let copies_anew = self.copies_anew;
         let joins = self.joiners.change(worker, |joiner| {
             joiner.step = step;
+            if joiner.moved.0 != moved {
+                joiner.moved = (moved, now);
+            }
             // A state that it had before is as new as the snapshot, perhaps, and yet not what it copies.
             let has_changed = step != joiner.began_at || !copies_anew;
             joiner.loaded |= has_changed && joiner.copies.is_some_and(|id| step >= id.step);
@@ -329,10 +332,20 @@ impl SnapshotRound {
         })
     }
 
-    /// Joiners that have not answered the order to copy.
+    /// Joiners that have not answered the order to copy, or have moved nothing for long: that their copy has failed may have been lost on the way.
     fn late(&self, id: SnapshotId, facts: &Facts) -> Vec<WorkerId> {
         let is_late = |joiner: &Joiner| {
-            joiner.copies == Some(id) && !joiner.answered && facts.now.saturating_sub(joiner.asked) >= facts.resend_patience
+            let patience = match (joiner.answered, joiner.loaded) {
+                (false, _) => Some(facts.resend_patience),
+                (true, false) => Some(facts.resend_patience * COPY_STILL),
+                (true, true) => None,
+            };
+            let since = if joiner.answered {
+                joiner.is_still_for(facts.now)
+            } else {
+                facts.now.saturating_sub(joiner.asked)
+            };
+            joiner.copies == Some(id) && patience.is_some_and(|patience| since >= patience)
         };
         let late = self.coming(facts).filter(|(_, joiner)| is_late(joiner));
         late.map(|(worker, _)| worker).collect()

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::{Command, Facts, SnapshotRound};
 use crate::job::Order;
-use crate::limits::{CATCH_UP_PATIENCE, LAG_GRACE, LAST_SNAPSHOT_PATIENCE, MAX_COPY_ATTEMPTS, RESEND, SNAPSHOT_PATIENCE};
+use crate::limits::{
+    CATCH_UP_PATIENCE, COPY_STILL, LAG_GRACE, LAST_SNAPSHOT_PATIENCE, MAX_COPY_ATTEMPTS, RESEND, SNAPSHOT_PATIENCE,
+};
 use crate::messages::{CoordinatorMessage, Joiners, MemberAddress, Shares};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
@@ -132,11 +134,37 @@ fn an_order_that_is_not_answered_is_said_again() {
 }
 
 #[test]
+fn a_joiner_that_moves_nothing_for_long_is_told_again_and_one_that_moves_or_has_the_state_is_not() {
+    let mut round = joined();
+    let (id, _) = serving(&mut round, 5, Duration::ZERO);
+    round.copy_answered(worker(JOINER), id);
+    round.tend(&facts(Duration::ZERO));
+    commands(&mut round);
+    let still = RESEND * COPY_STILL;
+    round.stands_at(worker(JOINER), (Step::ZERO, 7), still / 2);
+    for now in [still, still * 3 / 2 - Duration::from_millis(1)] {
+        round.stands_at(worker(JOINER), (Step::ZERO, 7), now);
+        round.tend(&facts(now));
+        assert_eq!(commands(&mut round), [""; 0], "it has moved since");
+    }
+    round.tend(&facts(still * 3 / 2));
+    assert_eq!(commands(&mut round), ["Copy to w3"]);
+    round.copy_answered(worker(JOINER), id);
+    round.tend(&facts(still * 2));
+    assert_eq!(commands(&mut round), [""; 0], "it was told a moment ago");
+    round.stands_at(worker(JOINER), (Step::new(5), 7), still * 2);
+    round.tend(&facts(still * 2));
+    commands(&mut round);
+    round.tend(&facts(still * 9));
+    assert_eq!(commands(&mut round), [""; 0], "it has the state");
+}
+
+#[test]
 fn a_joiner_that_lags_for_long_is_waited_for_and_one_that_waits_for_a_long_step_is_not() {
     let mut round = joined();
     let (id, _) = serving(&mut round, 5, Duration::ZERO);
     round.copy_answered(worker(JOINER), id);
-    assert!(round.stands_at(worker(JOINER), Step::new(5), Duration::ZERO));
+    assert!(round.stands_at(worker(JOINER), (Step::new(5), 0), Duration::ZERO));
     round.tend(&facts(Duration::ZERO));
     assert_eq!(commands(&mut round), ["Serve to w1", "Serve to w2"]);
     round.tend(&facts(CATCH_UP_PATIENCE * 9));
@@ -298,7 +326,7 @@ fn in_fast_order_a_state_that_a_joiner_had_before_is_not_what_it_copies() {
         round.joins(worker(JOINER), Step::new(steps[0]));
         serving(&mut round, 5, Duration::ZERO);
         steps.map(|step| {
-            round.stands_at(worker(JOINER), Step::new(step), Duration::ZERO);
+            round.stands_at(worker(JOINER), (Step::new(step), 0), Duration::ZERO);
             round.has_loaded(worker(JOINER))
         })
     };

@@ -2,6 +2,7 @@
 
 mod adopting;
 mod balancing;
+mod beside;
 mod blaming;
 mod checkpointed;
 mod contradicting;
