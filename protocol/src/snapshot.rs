@@ -1,8 +1,8 @@
 //! Which member holds what of a snapshot: the state at a boundary in shares, and the sums of the steps after it.
 //!
 //! At the boundary the holders, M members of the generation, copy two shares of M each: their own, and that of the holder which is farthest from them in
-//! the order of ranks. So every share has two holders, and losing one member loses nothing; nor does losing a host with up to half of them, since the
-//! members of a host have ranks beside each other. The sum of each later step stays with two of the same members, in turn.
+//! the order of ranks. So every share has two holders, and losing one member loses nothing; nor does losing a host with up to half of them, as
+//! long as the members of a host have ranks beside each other: not where some are spares, or links are doubted. The sum of each later step stays with two of the same members, in turn.
 //! Which member holds what is a pure function of ranks in that generation, so that no member has to be told. All members are holders,
 //! unless they are more than [`MAX_HOLDERS`]: what is said of a snapshot to each joiner that copies it, and to each holder, grows no
 //! further.

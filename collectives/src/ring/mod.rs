@@ -190,7 +190,8 @@ pub enum RingPoint {
 }
 
 /// Sums step after step until the inbox is closed, or until a sum closed with [`Trailer::Stop`] or [`Trailer::Switch`] is complete and sent on; then
-/// all that was sent is delivered before it returns. `completed` is called once per step, when the whole sum and its trailer are
+/// all that was sent by the last plan's links is delivered before it returns (those of the first one are finished, and none
+/// has gone on to another step without what they brought). `completed` is called once per step, when the whole sum and its trailer are
 /// here. Drop the future to give up in the middle: the links are reset, and all gradients are let go unchanged.
 ///
 /// # Errors

@@ -157,7 +157,9 @@ impl Job {
         }
         Ended {
             // None: it was aborted.
-            result: result.ok(),
+            result: result
+                .inspect_err(|error| assert!(error.is_cancelled(), "r{rank}: {error}"))
+                .ok(),
             sums,
         }
     }
@@ -283,18 +285,18 @@ async fn until_let_go(before: (usize, usize)) {
 }
 
 #[tokio::test]
-async fn whoever_lies_is_named_all_others_end_and_the_next_generation_sums_exactly() {
+async fn whoever_lies_is_named_all_others_end_and_the_next_ring_sums_exactly() {
     let loopback = loopback().await;
     let mut told = BTreeMap::<Lie, u32>::new();
     for way in Way::ALL {
         let job = Job::new(way);
         for kind in KINDS {
+            let before = held();
             let hops = job.hops().count();
             let mut frames = Vec::new();
             for cut in 0..hops {
                 frames.push(job.undisturbed(kind, cut, &loopback).await);
             }
-            let before = held();
             for (cut, frames) in frames.into_iter().enumerate() {
                 // Of the steady plan, within its first step.
                 let frames = if cut < job.first.hops().len() { frames } else { frames / 2 };

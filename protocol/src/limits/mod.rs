@@ -13,7 +13,7 @@ pub use plans::*;
 pub use shells::*;
 
 /// Version of every message. A peer of another version is refused with both numbers.
-pub const WIRE_VERSION: u16 = 15;
+pub const WIRE_VERSION: u16 = 16;
 
 /// Most shards of a job. A message lists at most one range per shard, so this bounds messages; finer grain than 4,096 shards a
 /// step buys no balance. A job with more is refused when it is built.
@@ -291,7 +291,8 @@ pub const STATE_GRACE: Duration = Duration::from_secs(5);
 /// seconds that the last coordinator is gone, and look for it several times a second.
 pub const ADOPTION_PATIENCE: Duration = Duration::from_secs(15);
 
-/// A joiner that has moved nothing for so many times [`RESEND`] is told once more what to copy: one that copies hears of its holders again, which costs
+/// A joiner that has moved nothing for so many times as long as an unanswered order is sent again after ([`RESEND`], or more where there are many workers) is told
+/// once more what to copy: one that copies hears of its holders again, which costs
 /// nothing, and one whose word that its copy has failed was lost begins anew.
 pub const COPY_STILL: u32 = 10;
 

@@ -42,7 +42,7 @@ impl Membership {
 
     /// Puts those of one host beside each other, so that the sum passes from host to host as seldom as it can. Hosts come in the order of their first
     /// workers, and the workers of each in the order that they have. Spares stay behind all others. Where links between workers that are here are doubted
-    /// nothing changes: who is beside whom is chosen otherwise then.
+    /// nothing changes: who is beside whom is chosen otherwise then. Nor does it in a group, whose program is promised that the ranks keep their order.
     pub(super) fn order_by_host<T>(&self, workers: &mut [T], address: impl Fn(&T) -> IpAddr) {
         let computing = workers.len().min(self.config.max as usize);
         let mut hosts = BTreeMap::new();
@@ -50,7 +50,7 @@ impl Membership {
             let next = hosts.len();
             hosts.entry(address(worker)).or_insert(next);
         }
-        if hosts.len() > 1 && !self.doubts_links() {
+        if hosts.len() > 1 && !self.is_group() && !self.doubts_links() {
             workers[..computing].sort_by_cached_key(|worker| hosts[&address(worker)]);
         }
     }

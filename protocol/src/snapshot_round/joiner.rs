@@ -17,7 +17,7 @@ pub(super) struct Joiner {
     pub(super) asked: Duration,
     /// Whether it has said that its order to copy has come.
     pub(super) answered: bool,
-    /// Bytes that it has moved since it came, and when it had last moved some.
+    /// Bytes that it has moved in its life, and when that was last news.
     pub(super) moved: (u64, Duration),
     /// Whether it has the state of that snapshot.
     pub(super) loaded: bool,

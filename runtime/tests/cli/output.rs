@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 
-use super::program::{has, said, sardana};
+use super::program::{as_worker, has, said, sardana};
 use super::site::Site;
 
 const SCRIPT: &str = "echo to out; echo to err >&2; printf rest";
@@ -135,14 +136,23 @@ fn words_that_could_not_be_written_are_said_to_be_lost() {
         has(&err, &lost);
         assert_eq!(ended.status.code(), Some(1), "{line}: {err}");
     }
-    // A job has its own end, whatever becomes of its words.
-    let mut command = sardana("run -n 1 --restarts 0 --no-prefix -- sh -c");
-    let ended = command.arg("exit 0").stdout(full()).output().unwrap();
+    // Where nothing can be said at all, the exit code says it.
+    let mut command = sardana("doctor");
+    let ended = command.stdout(full()).stderr(full()).status().unwrap();
+    assert_eq!(ended.code(), Some(1));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_job_ends_as_it_ends_whatever_becomes_of_its_words() {
+    let site = Site::new();
+    let mut command = site.command("run -n 1 --no-prefix --");
+    let full = File::create("/dev/full").unwrap();
+    let job = as_worker(&mut command).stdout(full).stderr(Stdio::piped()).spawn().unwrap();
+    while site.command("status --json").output().unwrap().status.code() != Some(0) {}
+    site.done("stop");
+    let ended = job.wait_with_output().unwrap();
     let err = String::from_utf8_lossy(&ended.stderr);
-    assert!(!err.contains("panicked"), "{err}");
-    let [out, _] = said(
-        sardana("run -n 1 --restarts 0 --no-prefix -- sh -c").arg("exit 0"),
-        ended.status.code().unwrap(),
-    );
-    assert_eq!(out.is_empty(), !err.contains(lost[0]), "{out}{err}");
+    assert_eq!(ended.status.code(), Some(0), "{err}");
+    has(&err, &["not all that it prints could be written"]);
 }

@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
+use sardana_collectives::links::LinkSender;
+use sardana_collectives::links::frame::{FrameHeader, PlanSlot};
+use sardana_collectives::runs::Runs;
 use sardana_protocol::member::Member;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::StatePieces;
@@ -12,10 +15,18 @@ use sardana_protocol::words::{Step, WorkerId};
 use tokio::task::yield_now;
 
 use super::following::{alone, train};
-use super::{BATCH_BYTES, FetchError, PeerGroup, Ring, large, pieces, soon, until, workers_with};
+use super::{
+    BATCH_BYTES, FetchError, PeerGroup, Ring, claim, header, large, link_to, pieces, soon, until, workers_linked,
+    workers_with,
+};
+use crate::peers::LinkChoice;
+use crate::peers::fetch::Request;
 use crate::peers::incoming::IncomingShare;
 use crate::testing;
 use crate::worker::{StepDriver, Task};
+
+/// Frames that pass beside a transfer.
+const FRAMES: u32 = 2_000;
 
 /// Trains `driver` alone for one step, and then gives this state when asked.
 pub(super) fn donate(driver: &Arc<StepDriver>, ring: &Ring, state: Bytes) -> std::thread::JoinHandle<()> {
@@ -136,6 +147,50 @@ async fn a_transfer_that_is_given_up_halfway_begins_again_in_the_same_memory() {
     let came = incoming.into_bytes();
     assert_eq!(came.as_ptr(), place);
     assert!(came == state);
+    driver.end();
+    training.join().unwrap();
+}
+
+#[tokio::test]
+async fn the_ring_goes_on_beside_a_transfer_that_nobody_reads() {
+    // More than one stream carries unread.
+    let parts = StatePieces::new([BATCH_BYTES; 12]);
+    let state: Bytes = (0..parts.bytes()).map(|at| (at * 31 % 251) as u8).collect::<Vec<_>>().into();
+    let parts = Arc::new(parts);
+    let (workers, ring) = workers_linked(2, LinkChoice::Quic, |_| Arc::clone(&parts));
+    workers[0].name(PeerGroup::Present, [WorkerId::new(1)]);
+    workers[1].name(PeerGroup::Present, [WorkerId::new(0)]);
+    let (key, sender) = link_to(&ring, 1);
+    assert_eq!(sender, WorkerId::new(0), "the link goes the way of the transfer");
+    let mut link = LinkSender::quic(claim(&workers[0], ring.members[1], key, sender).await);
+    let mut linked = soon(workers[1].table.expect(key, sender)).await.unwrap();
+    let (donor, driver) = (ring.members[0], &workers[0].driver);
+    let training = donate(driver, &ring, state.clone());
+    until(|| driver.read(Member::step) == Step::new(1)).await;
+
+    let request = Request::Share {
+        step: Step::new(1),
+        share: Share::WHOLE,
+    };
+    // Of this only the answer is read.
+    let (_, mut unread) = soon(workers[1].open_share(donor, request, state.len())).await.unwrap();
+    // Many times as much as is under way, so that what is not read has come to a stand long before.
+    let passing = async {
+        for chunk in 0..FRAMES {
+            let header = FrameHeader {
+                chunk,
+                ..header(key.hop, PlanSlot::First)
+            };
+            link.send(&header, |payload| payload.copy_from_slice(b"sum")).await.unwrap();
+            assert_eq!(linked.receive(&header).await.unwrap().to_vec(), b"sum");
+        }
+    };
+    soon(passing).await;
+    let mut received = vec![0; state.len()];
+    soon(workers[1].receive(donor.worker, &mut unread, &mut received))
+        .await
+        .unwrap();
+    assert!(received == state, "and the transfer, too");
     driver.end();
     training.join().unwrap();
 }

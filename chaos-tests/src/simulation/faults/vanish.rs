@@ -17,7 +17,9 @@ impl World {
     pub(super) fn vanishes(&mut self, worker: WorkerId) {
         let session = self.coordinator.session_of(worker);
         let ring = self.processes.get(&worker).and_then(Process::ring_members);
-        self.end(worker);
+        if self.end(worker).is_some() {
+            self.law.ends_unseen(worker);
+        }
         self.links_go_idle(worker, ring);
         if let Some(session) = session {
             self.calendar.after(IDLE, Happening::SessionLost { worker, session });

@@ -21,8 +21,8 @@ pub(crate) struct Doubts {
     dropped: u64,
     /// How many workers were lost, as people were told, without the number of gradients that they had computed.
     uncounted: u64,
-    /// Workers that were let go, and whose agent has not said with what count they ended. A host that is lost takes its agent along.
-    pub(super) unseen: BTreeSet<WorkerId>,
+    /// Workers that have ended with their host, whose agent would have said with what count.
+    unseen: BTreeSet<WorkerId>,
     /// How often all members were others than before.
     pub(super) inherited: u64,
     /// How often people were told that the state was lost.
@@ -43,9 +43,9 @@ impl Law {
         self.doubts.uncounted += u64::from(!counted);
     }
 
-    /// An agent says with what count a worker has ended.
-    pub(crate) fn counts(&mut self, worker: WorkerId) {
-        self.doubts.unseen.remove(&worker);
+    /// A worker has ended with its host: no agent will say with what count.
+    pub(crate) fn ends_unseen(&mut self, worker: WorkerId) {
+        self.doubts.unseen.insert(worker);
     }
 
     /// A generation is formed, whose members compute some gradients anew that they have, or do not.
@@ -75,7 +75,8 @@ impl Law {
         }
         let (unknown, uncounted) = (summary.unknown, self.doubts.uncounted);
         let (inherited, lost, dropped) = (self.doubts.inherited, self.doubts.states_lost, self.doubts.dropped);
-        let unseen = self.doubts.unseen.len() as u64;
+        // Others that ended so were lost, without their count.
+        let unseen = self.doubts.unseen.intersection(&self.gone).count() as u64;
         if self.lives > 1 && unknown > 0 {
             self.excuse("a coordinator does not know what was counted in an earlier life");
             return Ok(());
@@ -85,8 +86,8 @@ impl Law {
         let most = 2 * uncounted + unseen + inherited + lost + dropped;
         self.check("each count is known", u64::from(unknown) <= most, || {
             format!(
-                "{unknown} counts are said to be unknown, {uncounted} workers were lost without theirs, {unseen} were let go and not seen to \
-                 end, {inherited} times all members were others than before, {lost} times the state was lost, and {dropped} times memory \
+                "{unknown} counts are said to be unknown, {uncounted} workers were lost without theirs, {unseen} were let go and ended with \
+                 their hosts, {inherited} times all members were others than before, {lost} times the state was lost, and {dropped} times memory \
                  did not hold what was there"
             )
         })?;

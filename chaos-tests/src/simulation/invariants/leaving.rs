@@ -31,7 +31,6 @@ impl Law {
     /// A worker is let go with its state at `step`.
     pub(crate) fn let_go(&mut self, worker: WorkerId, step: Step, heirs: Heirs, clock: Duration) -> Held {
         self.gone.insert(worker);
-        self.doubts.unseen.insert(worker);
         let asked = self.leaving.remove(&worker);
         let waited = asked.map(|asked| clock.saturating_sub(asked));
         let Heirs::At(newest) = heirs else {

@@ -128,6 +128,12 @@ const HELD_UP: Duration = Duration::from_millis(500);
 const RAREST: Duration = Duration::from_secs(150);
 
 impl Swarm {
+    /// That of a run of so many minutes.
+    #[cfg(feature = "planted-bugs")]
+    pub(crate) fn of_run(seed: u64, minutes: u64) -> Self {
+        Self::draw(&mut Dice::new(mix(seed)), seed, minutes)
+    }
+
     pub(crate) fn draw(dice: &mut Dice, seed: u64, minutes: u64) -> Self {
         let swarm = Self::unsaved(dice, minutes);
         // With dice of their own: a job that is not saved goes as it would if there were no such thing.

@@ -320,7 +320,6 @@ impl World {
             return self.calendar.after(AGENT_EVERY, Happening::Exited { worker, how, tally });
         }
         self.law.not_missed(worker);
-        self.law.counts(worker);
         self.coordinator.gone.insert(worker);
         self.coordinator.forget(worker);
         let cause = Loss::Exited {

@@ -59,6 +59,23 @@ fn a_worker_that_replaces_another_is_beside_those_of_its_host() {
 }
 
 #[test]
+fn the_ranks_of_a_group_keep_their_order_whatever_their_hosts() {
+    let mut job = Job::new(Config {
+        expected: 4,
+        shards: 0,
+        steps: Step::ZERO,
+        max: 8,
+        ..config()
+    });
+    let mut workers = [1, 2, 3, 4].map(w);
+    (1..=4).for_each(|worker| drop(job.comes(on((worker % 2) as u8, worker, 0))));
+    let members = &job.membership.members;
+    job.membership
+        .order_by_host(&mut workers, |worker| members[worker].address.ip());
+    assert_eq!(workers.map(WorkerId::get), [1, 2, 3, 4]);
+}
+
+#[test]
 fn while_links_are_doubted_workers_stay_where_they_are() {
     let (mut job, _) = mingled(4, 8);
     job.all_ready(1..=4, 1);

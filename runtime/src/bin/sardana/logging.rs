@@ -22,7 +22,11 @@ pub(crate) fn start(format: LogFormat, level: &str) {
     let named = std::env::var(EnvFilter::DEFAULT_ENV).is_ok_and(|wanted| wanted.contains("sled") || wanted == "off");
     let quiet = QUIET.parse().ok().filter(|_| !named);
     let filter = quiet.into_iter().fold(filter, EnvFilter::add_directive);
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        // Nothing can be said where standard error is full, and it is no reason to panic.
+        .log_internal_errors(false);
     match format {
         LogFormat::Human => log.with_ansi(ansi()).init(),
         LogFormat::Json => log.json().init(),

@@ -24,6 +24,8 @@ mod scale;
 mod status;
 mod stop;
 
+use std::fmt;
+use std::io::{Write, stderr};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -93,18 +95,19 @@ impl Command {
         }
     }
 
-    /// Whether it has done nothing else than what it prints. What runs a job has, whatever becomes of its words.
+    /// Whether it does nothing else than what it prints. Others have done something, whatever becomes of their words.
     const fn is_for_its_words(&self) -> bool {
         match self {
-            Self::Status(_) | Self::Invite(_) | Self::Checkpoints(_) | Self::Data(_) | Self::Bench(_) | Self::Doctor(_) => {
-                true
-            }
+            Self::Status(_) | Self::Bench(_) | Self::Doctor(_) => true,
+            Self::Checkpoints(checkpoints) => checkpoints.is_for_its_words(),
+            Self::Data(data) => data.is_for_its_words(),
             Self::Run(_)
             | Self::Drain(_)
             | Self::Kill(_)
             | Self::Scale(_)
             | Self::Stop(_)
             | Self::Agent(_)
+            | Self::Invite(_)
             | Self::Coordinator(_)
             | Self::Checkpoint(_) => false,
         }
@@ -130,6 +133,11 @@ impl Command {
     }
 }
 
+/// Says it on standard error. Where that is full as well nothing can be said, and the exit code speaks.
+fn say(words: fmt::Arguments<'_>) {
+    let _ = writeln!(stderr(), "{words}");
+}
+
 fn main() -> ExitCode {
     let matches = Cli::command().get_matches();
     let word = matches.subcommand_name().unwrap_or_default();
@@ -139,21 +147,17 @@ fn main() -> ExitCode {
     let code = match command.carry_out() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("sardana {word}: {failure}");
+            say(format_args!("sardana {word}: {failure}"));
             failure.exit_code()
         }
     };
-    match printing::finish() {
-        Some(error) => {
-            eprintln!(
-                "sardana {word}: not all that it prints could be written: {error}; make room there, or let its standard output lead elsewhere"
-            );
-            if is_for_its_words && code == ExitCode::SUCCESS {
-                ExitCode::FAILURE
-            } else {
-                code
-            }
-        }
-        None => code,
+    let Some(error) = printing::finish() else { return code };
+    say(format_args!(
+        "sardana {word}: not all that it prints could be written: {error}; make room there, or let its standard output lead elsewhere"
+    ));
+    if is_for_its_words && code == ExitCode::SUCCESS {
+        ExitCode::FAILURE
+    } else {
+        code
     }
 }

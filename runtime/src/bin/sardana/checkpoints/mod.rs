@@ -48,6 +48,14 @@ enum Action {
 }
 
 impl Checkpoints {
+    /// Whether it does nothing else than what it prints.
+    pub(crate) const fn is_for_its_words(&self) -> bool {
+        match self.action {
+            Action::List(_) | Action::Show(_) | Action::Verify(_) => true,
+            Action::Export(_) | Action::Import(_) | Action::Prune(_) | Action::Copy(_) => false,
+        }
+    }
+
     pub(crate) fn carry_out(self) -> Result<(), Failure> {
         match self.action {
             Action::List(list) => list.carry_out(),

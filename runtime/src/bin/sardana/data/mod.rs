@@ -34,6 +34,14 @@ enum Action {
 }
 
 impl Data {
+    /// Whether it does nothing else than what it prints.
+    pub(crate) const fn is_for_its_words(&self) -> bool {
+        match self.action {
+            Action::Check(_) => true,
+            Action::Index(_) => false,
+        }
+    }
+
     /// Does what was asked.
     pub(crate) fn carry_out(self) -> Result<(), Failure> {
         match self.action {

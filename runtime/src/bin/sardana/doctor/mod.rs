@@ -19,7 +19,7 @@ use finding::{Finding, State};
 #[command(after_help = "Examples:\n  \
     sardana doctor                       what is here, and what to do about it\n  \
     sardana doctor --json | jq '.findings[] | select(.state != \"fine\")'\n\n\
-    Exit codes: 0 shown, 2 wrong usage.")]
+    Exit codes: 0 shown, 1 it could not be written, 2 wrong usage.")]
 pub(crate) struct Doctor {
     /// Print it as JSON, for programs.
     #[arg(long)]

@@ -81,7 +81,7 @@ pub(super) struct Copy {
     /// Print JSON, for programs.
     #[arg(long)]
     json: bool,
-    /// Draw each worker's way into the job as well, into this file.
+    /// Draw the workers' ways into the job as well, into this file: of those that were killed the first eight.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }

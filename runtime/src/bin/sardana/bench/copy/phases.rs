@@ -159,6 +159,7 @@ impl Moments {
             .map(|&pid| Diary::read(folder, pid).map_err(Failure::failed))
             .collect::<Result<_, _>>()?;
         let own = Diary::read(folder, newcomer).map_err(Failure::failed)?;
+        let idle = || Failure::Failed("a worker did nothing after the newcomer took part".to_owned());
         let processors = others
             .iter()
             .chain([&own])
@@ -175,7 +176,7 @@ impl Moments {
                 longest(self.joined, self.caught_up),
                 longest(self.caught_up, self.switched + AFTERMATH),
             ],
-            processor: processors.flatten().sum(),
+            processor: processors.sum::<Option<f64>>().ok_or_else(idle)?,
             remarks: self.remarks,
         })
     }
