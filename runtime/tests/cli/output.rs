@@ -146,10 +146,12 @@ fn words_that_could_not_be_written_are_said_to_be_lost() {
 #[cfg(target_os = "linux")]
 fn a_job_ends_as_it_ends_whatever_becomes_of_its_words() {
     let site = Site::new();
-    let mut command = site.command("run -n 1 --no-prefix --");
+    let mut command = site.command("run -n 1 --");
     let full = File::create("/dev/full").unwrap();
-    let job = as_worker(&mut command).stdout(full).stderr(Stdio::piped()).spawn().unwrap();
-    while site.command("status --json").output().unwrap().status.code() != Some(0) {}
+    let mut job = as_worker(&mut command).stdout(full).stderr(Stdio::piped()).spawn().unwrap();
+    while site.command("status --json").output().unwrap().status.code() != Some(0) {
+        assert!(job.try_wait().unwrap().is_none(), "it runs until it is asked to stop");
+    }
     site.done("stop");
     let ended = job.wait_with_output().unwrap();
     let err = String::from_utf8_lossy(&ended.stderr);
