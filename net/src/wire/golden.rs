@@ -89,7 +89,7 @@ const STANDING: &str = "09  0107  00  02 0002 0506  0108  00";
 fn a_frame() {
     let mut frame = Vec::new();
     write_frame_blocking(&mut frame, &WorkerMessage::Ready { generation: GENERATION }, 16).unwrap();
-    assert_eq!(frame, bytes("0f00 0000 03000000  01 01 07"));
+    assert_eq!(frame, bytes("1000 0000 03000000  01 01 07"));
 }
 
 fn identity(hash: StateHash) -> JobIdentity {
