@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// So many lines of one kind are logged at once: more than processes enrol at once.
-const AT_ONCE: u32 = 256;
+pub const AT_ONCE: u32 = 256;
 
 /// After that one line in this time: some 20 MB a day of each kind.
 const EVERY: Duration = Duration::from_secs(1);

@@ -222,6 +222,7 @@ impl Peers {
             return Err(no_load(donor, request, answer));
         };
         check_length(donor, expected, bytes)?;
+        // Large memory comes as zeros from the system: nothing writes them.
         let mut data = vec![0; expected];
         self.receive(donor, &mut load, &mut data).await?;
         let hashed = self.environment.blocking(move || (StateHash::of(&data), data)).await;

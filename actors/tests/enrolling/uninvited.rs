@@ -7,6 +7,7 @@ use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{Connection, ConnectionError, Endpoint};
 use sardana_net::enrol::limits::{ENROL_FRAME_BYTES, MAX_ENROLMENTS};
 use sardana_net::enrol::{COME_AGAIN, enrol};
+use sardana_net::log::AT_ONCE;
 use sardana_net::quic::limits::CONNECT_DEADLINE;
 use sardana_net::quic::{Purpose, bind_stranger, connect};
 use sardana_net::trust::{PeerIdentity, Role};
@@ -138,12 +139,17 @@ async fn strangers_who_say_nothing_cost_bounded_room_and_time() {
     }
     assert_eq!(ends.len(), MAX_ENROLMENTS, "one was too many");
     late.extend(soon(ends.join_all()).await);
-    for end in late {
-        let told = sardana_net::quic::explain(&end);
+    for (number, end) in (0..).zip(late.iter()) {
+        let told = sardana_net::quic::explain(end);
         assert!(told.contains("took too long"), "{told}");
-        log.refused(&["an enrolment took too long: more than 5s"]).await;
+        // So many have come anew on a very busy host that not each has a line.
+        if number < AT_ONCE {
+            log.refused(&["an enrolment took too long: more than 5s"]).await;
+        }
     }
     log.refused(&["more than 128 enrol at once"]).await;
-    log.nothing_more();
+    if late.len() <= AT_ONCE as usize {
+        log.nothing_more();
+    }
     goes_on(&site).await;
 }

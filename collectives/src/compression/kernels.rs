@@ -13,9 +13,14 @@ const TOO_LARGE: u32 = (127 + 16) << 23;
 const MORE_BIAS: u32 = (127 - 15) << 23;
 
 macro_rules! loops {
-    ($narrow:ident, $narrow_one:ident, $widen:ident, $widen_one:ident) => {
+    ($narrow:ident, $narrow_each:ident, $narrow_one:ident, $widen:ident, $widen_each:ident, $widen_one:ident) => {
         #[multiversion::multiversion(targets("x86_64+avx512f+avx512bw+avx512vl+avx512dq", "x86_64+avx2"))]
         pub(super) fn $narrow(values: &[u8], out: &mut [u8]) {
+            $narrow_each(values, out);
+        }
+
+        #[inline(always)]
+        pub(super) fn $narrow_each(values: &[u8], out: &mut [u8]) {
             let (values, _) = values.as_chunks::<4>();
             let (out, _) = out.as_chunks_mut::<2>();
             for (value, out) in values.iter().zip(out) {
@@ -25,6 +30,11 @@ macro_rules! loops {
 
         #[multiversion::multiversion(targets("x86_64+avx512f+avx512bw+avx512vl+avx512dq", "x86_64+avx2"))]
         pub(super) fn $widen(halves: &[u8], out: &mut [u8]) {
+            $widen_each(halves, out);
+        }
+
+        #[inline(always)]
+        pub(super) fn $widen_each(halves: &[u8], out: &mut [u8]) {
             let (halves, _) = halves.as_chunks::<2>();
             let (out, _) = out.as_chunks_mut::<4>();
             for (half, out) in halves.iter().zip(out) {
@@ -34,8 +44,8 @@ macro_rules! loops {
     };
 }
 
-loops!(narrow_bf16, to_bf16, widen_bf16, of_bf16);
-loops!(narrow_f16, to_f16, widen_f16, of_f16);
+loops!(narrow_bf16, narrow_each_bf16, to_bf16, widen_bf16, widen_each_bf16, of_bf16);
+loops!(narrow_f16, narrow_each_f16, to_f16, widen_f16, widen_each_f16, of_f16);
 
 /// The instructions that these loops use on this processor.
 #[multiversion::multiversion(targets("x86_64+avx512f+avx512bw+avx512vl+avx512dq", "x86_64+avx2"))]

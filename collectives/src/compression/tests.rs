@@ -36,6 +36,13 @@ fn wide(half: Half, bits: u16) -> f32 {
 fn narrowed(half: Half, values: &[f32]) -> Vec<u16> {
     let mut out = vec![0xaa; values.len() * 2];
     half.narrow(bytemuck::cast_slice(values), &mut out);
+    // Compiled for any processor, as this test is: the loop of one that has nothing to choose from.
+    let mut portable = vec![0x55; out.len()];
+    match half {
+        Half::Bf16 => kernels::narrow_each_bf16(bytemuck::cast_slice(values), &mut portable),
+        Half::F16 => kernels::narrow_each_f16(bytemuck::cast_slice(values), &mut portable),
+    }
+    assert!(out == portable, "{half:?}: {} numbers", values.len());
     out.as_chunks().0.iter().copied().map(u16::from_le_bytes).collect()
 }
 
@@ -43,6 +50,12 @@ fn widened(half: Half, halves: &[u16]) -> Vec<f32> {
     let bytes: Vec<u8> = halves.iter().copied().flat_map(u16::to_le_bytes).collect();
     let mut out = vec![0xaa; halves.len() * 4];
     half.widen(&bytes, &mut out);
+    let mut portable = vec![0x55; out.len()];
+    match half {
+        Half::Bf16 => kernels::widen_each_bf16(&bytes, &mut portable),
+        Half::F16 => kernels::widen_each_f16(&bytes, &mut portable),
+    }
+    assert!(out == portable, "{half:?}: {} halves", halves.len());
     out.as_chunks().0.iter().copied().map(f32::from_le_bytes).collect()
 }
 

@@ -1,5 +1,5 @@
 //! Ranks that lie on one of their links, or leave it: whatever the plan, the link and the rank, the one that is lied to says what was wrong and who
-//! did it, all others end, gradients stay as they were, and another ring of the same process sums as if nothing had been. A process of its own, since its
+//! did it, all others end, gradients stay as they were, and the next generation in the same process sums as if nothing had been. A process of its own, since its
 //! descriptors and its mappings are counted.
 
 #![cfg(target_os = "linux")]

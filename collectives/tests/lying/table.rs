@@ -3,19 +3,21 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use sardana_collectives::gradient::GradientBuffer;
 use sardana_collectives::layout::Layout;
 use sardana_collectives::links::{self, LinkReceiver, LinkSender};
-use sardana_collectives::ring::{RingError, RingLinks};
+use sardana_collectives::ring::{RingConfig, RingError, RingLinks};
 use sardana_protocol::job::Order;
 use sardana_protocol::messages::LinkKind;
 use sardana_protocol::plan::{Hop, Owners, Plan, Visit};
 use sardana_protocol::state::{Dtype, TensorSpec};
-use sardana_protocol::words::{Rank, ShardRange, Step};
+use sardana_protocol::words::{Generation, Rank, ShardRange, Step};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 use crate::dance::{Dancer, FIRST_STEP, GENERATION, Gradient, config, patiently, retry, start, steady};
 use crate::lies::Lie;
@@ -27,6 +29,9 @@ const SHARDS: u32 = 5;
 
 /// One of the first plan, and two of the steady one.
 const STEPS: u64 = 3;
+
+/// A lie is heard of by all within this.
+const AT_ONCE: Duration = Duration::from_secs(20);
 
 const KINDS: [LinkKind; 2] = [LinkKind::SharedMemory, LinkKind::Quic];
 
@@ -95,7 +100,12 @@ impl Job {
     }
 
     /// Starts all ranks over links of this kind. That of one hop is cut open: its receiving end, and its other end, come back.
-    async fn start(&self, kind: LinkKind, cut: usize, loopback: &Loopback) -> (Vec<Dancer>, quinn::RecvStream, Onwards) {
+    async fn start(
+        &self,
+        (kind, cut): (LinkKind, usize),
+        generation: Generation,
+        loopback: &Loopback,
+    ) -> (Vec<Dancer>, quinn::RecvStream, Onwards) {
         let mut pairs = Vec::new();
         let mut opened = None;
         for hop in 0..self.hops().count() {
@@ -111,7 +121,11 @@ impl Job {
         let mut pairs = pairs.into_iter();
         let links = RingLinks::of_all(&self.first, &self.steady, || pairs.next().unwrap());
         let dancers = (0..).zip(links);
-        let dancers = dancers.map(|(rank, links)| start(config(rank, &self.first, &self.steady, &self.layout), links));
+        let config = |rank| RingConfig {
+            generation,
+            ..config(rank, &self.first, &self.steady, &self.layout)
+        };
+        let dancers = dancers.map(|(rank, links)| start(config(rank), links));
         let (from, to) = opened.unwrap();
         (dancers.collect(), from, to)
     }
@@ -164,9 +178,9 @@ impl Job {
         }
     }
 
-    /// Runs without a lie, with a link that is cut open all the same. Returns how many frames go over it.
+    /// Runs the next generation without a lie, with a link that is cut open all the same. Returns how many frames go over it.
     async fn undisturbed(&self, kind: LinkKind, cut: usize, loopback: &Loopback) -> u32 {
-        let (dancers, from, to) = self.start(kind, cut, loopback).await;
+        let (dancers, from, to) = self.start((kind, cut), GENERATION.next(), loopback).await;
         let training = (0..).zip(dancers).map(|(rank, dancer)| self.train(rank, dancer));
         let (ended, frames) = tokio::join!(join_all(training), patiently(pass(from, to)));
         for ended in ended {
@@ -180,7 +194,7 @@ impl Job {
     async fn lied_to(&self, case: (LinkKind, usize, u32, Lie), loopback: &Loopback) {
         let (kind, cut, at, told) = case;
         let hop = self.hops().nth(cut).unwrap();
-        let (dancers, from, to) = self.start(kind, cut, loopback).await;
+        let (dancers, from, to) = self.start((kind, cut), GENERATION, loopback).await;
         let (over, is_over) = oneshot::channel();
         let mut over = Some(over);
         let training = (0..).zip(dancers).map(|(rank, dancer)| {
@@ -193,7 +207,9 @@ impl Job {
                 ended
             }
         });
-        let (ended, frame) = tokio::join!(join_all(training), patiently(lie(from, to, (at, told), is_over)));
+        let told_and_ended = async { tokio::join!(join_all(training), lie(from, to, (at, told), is_over)) };
+        // Far beyond what it takes on a busy host, and before any connection would count as idle.
+        let (ended, frame) = timeout(AT_ONCE, told_and_ended).await.expect("all end at once");
         for (rank, ended) in (0..).map(Rank::new).zip(ended) {
             assert!(ended.sums < STEPS, "{rank} has all sums");
             let Some(Err(RingError::Link {
@@ -217,7 +233,7 @@ impl Job {
 
     /// Runs until one hop has been silent from a frame on, and all ranks are told to halt.
     async fn frozen(&self, (kind, cut, at): (LinkKind, usize, u32), loopback: &Loopback) {
-        let (dancers, from, to) = self.start(kind, cut, loopback).await;
+        let (dancers, from, to) = self.start((kind, cut), GENERATION, loopback).await;
         let rings: Vec<AbortHandle> = dancers.iter().map(|dancer| dancer.ring.abort_handle()).collect();
         let training = (0..).zip(dancers).map(|(rank, dancer)| self.train(rank, dancer));
         let freezing = async {
@@ -280,12 +296,12 @@ async fn until_let_go(before: (usize, usize)) {
             tokio::task::yield_now().await;
         }
     };
-    let waited = tokio::time::timeout(std::time::Duration::from_secs(20), waiting).await;
+    let waited = timeout(AT_ONCE, waiting).await;
     assert!(waited.is_ok(), "{before:?} were held before, now {:?}", held());
 }
 
 #[tokio::test]
-async fn whoever_lies_is_named_all_others_end_and_the_next_ring_sums_exactly() {
+async fn whoever_lies_is_named_all_others_end_and_the_next_generation_sums_exactly() {
     let loopback = loopback().await;
     let mut told = BTreeMap::<Lie, u32>::new();
     for way in Way::ALL {

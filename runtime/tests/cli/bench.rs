@@ -25,6 +25,10 @@ fn an_all_reduce_is_measured_through_shared_memory_and_over_quic_beside_the_mach
             assert!((rate - 1.0).abs() < 1e-9, "{row}");
             let limits = row["limits_bytes_per_second"].as_object().unwrap();
             assert!(limits.values().all(|limit| limit.as_f64().unwrap() > 0.0), "{row}");
+            assert!(
+                number("processor_seconds_per_gigabyte") > 0.0 && number("of_limit") > 0.0,
+                "{row}"
+            );
         }
     }
     let drawn = std::fs::read_to_string(&picture).unwrap();
@@ -43,6 +47,9 @@ fn a_table_is_printed_line_by_line() {
     let [out, _] = said(&mut sardana("bench all-reduce -n 1 --sizes 64KiB --plan fast"), 0);
     has(&out, &["1 ranks, K = 1, fast order", "median", "of limit", "64.0 KiB"]);
     assert_eq!(out.lines().count(), 3);
+    let compressed = "bench all-reduce -n 2 --sizes 300KiB --plan fast --compression bf16";
+    let [out, _] = said(&mut sardana(compressed), 0);
+    has(&out, &["2 ranks, K = 2, fast order", "bf16", "300.0 KiB"]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The socket beside shared memory: wakes the other end, brings it descriptors of more memory, and shows at once when its process is gone. Knows nothing of
-//! frames.
+//! The socket beside shared memory: wakes the other end, brings it descriptors of more memory, and shows at once when its process is gone: which a futex does not, nor
+//! does a runtime wait for one beside its other sockets. Knows nothing of frames.
 
 use std::collections::VecDeque;
 use std::fs::File;
