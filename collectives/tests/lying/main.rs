@@ -16,3 +16,5 @@ mod lies;
 mod loopback;
 mod relay;
 mod table;
+#[path = "../rings/way.rs"]
+mod way;

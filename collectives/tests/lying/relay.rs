@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::lies::{GARBAGE, Lie};
 
-/// More frames than any link takes that nobody reads.
+/// More frames than any link takes of which its receiver reads none.
 const FLOOD: u32 = 100_000;
 
 /// What goes on from here.
@@ -76,7 +76,7 @@ impl Onwards {
                 return;
             }
         }
-        panic!("the link takes {FLOOD} frames that nobody reads");
+        panic!("the link takes {FLOOD} frames that its receiver does not read");
     }
 
     pub(crate) fn finish(&mut self) {

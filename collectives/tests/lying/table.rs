@@ -10,9 +10,8 @@ use sardana_collectives::gradient::GradientBuffer;
 use sardana_collectives::layout::Layout;
 use sardana_collectives::links::{self, LinkReceiver, LinkSender};
 use sardana_collectives::ring::{RingConfig, RingError, RingLinks};
-use sardana_protocol::job::Order;
 use sardana_protocol::messages::LinkKind;
-use sardana_protocol::plan::{Hop, Owners, Plan, Visit};
+use sardana_protocol::plan::{Hop, Plan};
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::{Generation, Rank, ShardRange, Step};
 use tokio::sync::oneshot;
@@ -22,7 +21,8 @@ use tokio::time::timeout;
 use crate::dance::{Dancer, FIRST_STEP, GENERATION, Gradient, config, patiently, retry, start, steady};
 use crate::lies::Lie;
 use crate::loopback::{Loopback, loopback};
-use crate::relay::{Onwards, lie, pass};
+use crate::relay::{Onwards, freeze, lie, pass};
+use crate::way::Way;
 
 const WORLD: u32 = 3;
 const SHARDS: u32 = 5;
@@ -34,28 +34,6 @@ const STEPS: u64 = 3;
 const AT_ONCE: Duration = Duration::from_secs(20);
 
 const KINDS: [LinkKind; 2] = [LinkKind::SharedMemory, LinkKind::Quic];
-
-/// How gradients are added.
-#[derive(Clone, Copy, Debug)]
-enum Way {
-    Ordered,
-    Star,
-    Direct,
-    Fast,
-}
-
-impl Way {
-    const ALL: [Self; 4] = [Self::Ordered, Self::Star, Self::Direct, Self::Fast];
-
-    fn plan(self, visits: &[Visit]) -> Plan {
-        match self {
-            Self::Ordered => Plan::new(Order::Exact, WORLD, visits),
-            Self::Star => Plan::direct(WORLD, visits, Owners::Closer),
-            Self::Direct => Plan::direct(WORLD, visits, Owners::All),
-            Self::Fast => Plan::new(Order::Fast, WORLD, visits),
-        }
-    }
-}
 
 struct Job {
     layout: Arc<Layout>,
@@ -86,8 +64,8 @@ impl Job {
             sum.buffer(&layout)
         });
         Self {
-            first: way.plan(&retry(WORLD, SHARDS)),
-            steady: way.plan(&steady(WORLD, SHARDS)),
+            first: way.plan(WORLD, &retry(WORLD, SHARDS)),
+            steady: way.plan(WORLD, &steady(WORLD, SHARDS)),
             sums: sums.collect(),
             gradients,
             layout,
@@ -237,7 +215,7 @@ impl Job {
         let rings: Vec<AbortHandle> = dancers.iter().map(|dancer| dancer.ring.abort_handle()).collect();
         let training = (0..).zip(dancers).map(|(rank, dancer)| self.train(rank, dancer));
         let freezing = async {
-            let link = crate::relay::freeze(from, to, at).await;
+            let link = freeze(from, to, at).await;
             rings.iter().for_each(AbortHandle::abort);
             link
         };
@@ -318,7 +296,7 @@ async fn whoever_lies_is_named_all_others_end_and_the_next_generation_sums_exact
                 let frames = if cut < job.first.hops().len() { frames } else { frames / 2 };
                 assert!(frames > 0, "{way:?} {kind:?} hop {cut}: nothing goes over it");
                 for (number, lie) in Lie::ALL.into_iter().enumerate() {
-                    // Nobody reads on after the last frame of the first plan.
+                    // After the last frame of the first plan its receiver reads no more.
                     let last = frames - 1 - u32::from(lie.follows()).min(frames - 1);
                     let at = [0, last / 2, last][(number + cut) % 3];
                     if lie.follows() && frames == 1 {

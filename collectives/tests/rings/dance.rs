@@ -106,19 +106,6 @@ impl Gradient {
         self.samples += other.samples;
     }
 
-    /// The same in small whole numbers, which add up to the same in any order.
-    pub(crate) fn whole(mut self) -> Self {
-        let whole = |value: f64| (value % 16.0).trunc() + 0.0;
-        for values in &mut self.tensors {
-            match values {
-                Values::F32(values) => values.iter_mut().for_each(|value| *value = whole(f64::from(*value)) as f32),
-                Values::F64(values) => values.iter_mut().for_each(|value| *value = whole(*value)),
-            }
-        }
-        self.auxiliary.iter_mut().for_each(|value| *value = whole(*value));
-        self
-    }
-
     /// Shard after shard, from 0: the law.
     pub(crate) fn sequential(layout: &Layout, step: Step, shards: u32) -> Self {
         let mut sum = Self::draw(layout, step, 0);

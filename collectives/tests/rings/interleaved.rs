@@ -12,13 +12,13 @@ use std::task::{Context, Poll, Wake, Waker};
 use sardana_collectives::gradient::GradientBuffer;
 use sardana_collectives::layout::Layout;
 use sardana_collectives::ring::{self, CompletedSum, RingError, RingInput};
-use sardana_protocol::job::Order;
-use sardana_protocol::plan::{Owners, Plan, Visit};
+use sardana_protocol::plan::Plan;
 use sardana_protocol::words::{ShardRange, Step};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::dance::{FIRST_STEP, Gradient, config, in_process_links};
 use crate::draw::Draw;
+use crate::way::Way;
 
 /// Each number of ranks comes so often.
 const ROUNDS: u64 = 4;
@@ -32,28 +32,6 @@ const ELEMENTS: usize = 1_500_000;
 
 /// More turns than any of these rings takes: one that goes round for ever fails.
 const PATIENCE: u64 = 5_000_000;
-
-/// How the gradients of a job are added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Way {
-    Ordered,
-    Star,
-    Direct,
-    Fast,
-}
-
-impl Way {
-    const ALL: [Self; 4] = [Self::Ordered, Self::Star, Self::Direct, Self::Fast];
-
-    fn plan(self, world: u32, visits: &[Visit]) -> Plan {
-        match self {
-            Self::Ordered => Plan::new(Order::Exact, world, visits),
-            Self::Star => Plan::direct(world, visits, Owners::Closer),
-            Self::Direct => Plan::direct(world, visits, Owners::All),
-            Self::Fast => Plan::new(Order::Fast, world, visits),
-        }
-    }
-}
 
 struct Job {
     layout: Arc<Layout>,

@@ -22,3 +22,4 @@ mod odd;
 mod ordered;
 mod quic;
 mod through;
+mod way;

@@ -335,17 +335,13 @@ impl SnapshotRound {
     /// Joiners that have not answered the order to copy, or have moved nothing for long: that their copy has failed may have been lost on the way.
     fn late(&self, id: SnapshotId, facts: &Facts) -> Vec<WorkerId> {
         let is_late = |joiner: &Joiner| {
-            let patience = match (joiner.answered, joiner.loaded) {
-                (false, _) => Some(facts.resend_patience),
-                (true, false) => Some(facts.resend_patience * COPY_STILL),
-                (true, true) => None,
-            };
-            let since = if joiner.answered {
-                joiner.is_still_for(facts.now)
+            let has_not_moved = |most| !joiner.loaded && joiner.is_still_for(facts.now) >= most;
+            let is_late = if joiner.answered {
+                has_not_moved(facts.resend_patience * COPY_STILL)
             } else {
-                facts.now.saturating_sub(joiner.asked)
+                facts.now.saturating_sub(joiner.asked) >= facts.resend_patience
             };
-            joiner.copies == Some(id) && patience.is_some_and(|patience| since >= patience)
+            joiner.copies == Some(id) && is_late
         };
         let late = self.coming(facts).filter(|(_, joiner)| is_late(joiner));
         late.map(|(worker, _)| worker).collect()

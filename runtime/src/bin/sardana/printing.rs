@@ -1,4 +1,4 @@
-//! `print!` and `println!` for commands: where nobody reads what they print any more, as behind `| head`, they go on in silence; where it cannot be
+//! `print!` and `println!` for commands: where the reader of what they print has gone, as behind `| head`, they go on in silence; where it cannot be
 //! written, as on a disk that is full, that is said at the end. The standard library's end the process by a panic, and with it the job that the command runs.
 
 use std::fmt::Arguments;
@@ -31,7 +31,7 @@ pub(crate) fn finish() -> Option<Error> {
 }
 
 fn note(written: Result<(), Error>) {
-    // What nobody reads is not lost.
+    // What has no reader any more is not lost.
     let lost = written.err().filter(|error| error.kind() != ErrorKind::BrokenPipe);
     if let (Some(error), Ok(mut first)) = (lost, LOST.lock()) {
         first.get_or_insert(error);

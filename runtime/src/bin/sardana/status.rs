@@ -20,7 +20,7 @@ use crate::ending::{Failure, runtime};
     sardana status --watch               until q or Esc\n  \
     sardana status --links               all links between workers\n  \
     sardana status --json | jq .step\n\n\
-    Exit codes: 0 shown, 1 no job could be asked, 2 wrong usage.")]
+    Exit codes: 0 shown, 1 no job could be asked, or what it says could not be written, 2 wrong usage.")]
 pub(crate) struct Status {
     /// Show it on the whole screen, again and again, until q or Esc.
     #[arg(long, conflicts_with = "json")]

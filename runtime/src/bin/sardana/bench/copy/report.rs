@@ -193,12 +193,20 @@ impl Report {
     /// The report for programs. All times are seconds, all rates bytes a second.
     pub(super) fn json(&self) -> serde_json::Value {
         let Self {
-            join, kills, restore, ..
+            limits,
+            join,
+            kills,
+            restore,
+            ..
         } = self;
         let [starting, copying, taking_part] = join.longest;
         let mut joined = way_json(&join.way);
         joined["copied_bytes_per_second"] = json!(self.rate(join.way.copied));
         joined["longest_step_seconds"] = json!({ "starting": starting, "copying": copying, "taking_part": taking_part });
+        let copied = self.rate(join.way.copied);
+        joined["of_limits"] = json!({
+            "memory": copied / limits.memory, "tcp": copied / limits.tcp, "tcp_whole": copied / limits.tcp_whole,
+        });
         joined["processor_seconds"] = json!(join.processor);
         joined["processor_seconds_per_gigabyte"] = json!(self.per_gigabyte(join.processor));
         joined["remarks"] = json!(join.remarks);
@@ -220,7 +228,9 @@ impl Report {
             "restore": {
                 "seconds": restore.seconds,
                 "bytes_per_second": self.rate(restore.seconds),
+                "of_limits": { "file": self.rate(restore.seconds) / limits.file },
                 "processor_seconds": restore.processor,
+                "processor_seconds_per_gigabyte": self.per_gigabyte(restore.processor) / f64::from(self.ranks),
             },
         })
     }
@@ -288,6 +298,8 @@ mod tests {
         assert_eq!(json["join"]["hello_to_copied_seconds"], 0.625);
         assert_eq!(json["join"]["start_to_taking_part_seconds"], 1.0);
         assert_eq!(json["join"]["copied_bytes_per_second"], f64::from(200 << 20));
+        assert_eq!(json["join"]["of_limits"]["tcp"], 2.0);
+        assert_eq!(json["restore"]["of_limits"]["file"], 0.5);
         assert_eq!(json["kills"]["ways"][1]["start_to_hello_seconds"], 0.375);
         let bars = report.bars();
         let names: Vec<&str> = bars.iter().map(|bar| bar.name.as_str()).collect();
